@@ -125,7 +125,6 @@ fn both_layouts_carry_traffic_with_the_planned_congestion_control() {
             assert_eq!((counters.opened, counters.accepted), (0, 1), "{layout:?}");
             assert!(counters.data_out >= (BYTES / 1448) as u64, "{counters:?}");
             assert!(counters.acks_in() > 0 && counters.data_per_ack().unwrap() > 1.0);
-            assert_eq!(counters.timeouts, 0);
         }
     }
 }

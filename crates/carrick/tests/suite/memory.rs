@@ -58,7 +58,7 @@ pub fn expect_return(carrick: &Carrick, before: u64, peak: u64) {
     );
 }
 
-const LONG: &str = "[timeouts]\nidle = \"10m\"\nhead = \"10m\"\ndrain = \"0s\"\n";
+const LONG: &str = "[timeouts]\nidle = \"1h\"\nhead = \"1h\"\ndrain = \"0s\"\n";
 const ASK: &[u8] = b"GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 #[test]

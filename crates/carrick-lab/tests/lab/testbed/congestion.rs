@@ -14,8 +14,9 @@ fn window(said: &str) -> u64 {
     word.unwrap().parse().unwrap()
 }
 
-/// Sends from the server to the client; the server's window behind it, and ACKs that came.
-fn window_and_acks(name: &str) -> (u64, u64) {
+/// Sends from the server to the client; the server's window behind it, and ACKs that came. `None`: a time-out made it small, as where a
+/// receiver loses its processor for long.
+fn window_and_acks(name: &str) -> Option<(u64, u64)> {
     let bed = build(Layout::Direct, |plan| {
         plan.server.congestion = Some(name.to_owned());
     });
@@ -32,8 +33,8 @@ fn window_and_acks(name: &str) -> (u64, u64) {
     near.write_all(b"x").unwrap();
     far.read_exact(&mut [0]).unwrap();
     let counters = TcpCounters::read(&bed.server).unwrap().since(&before);
-    assert_eq!(counters.timeouts, 0);
-    (window(&details(&bed.server)), counters.acks_in())
+    let found = (window(&details(&bed.server)), counters.acks_in());
+    (counters.timeouts == 0).then_some(found)
 }
 
 #[test]
@@ -41,7 +42,7 @@ fn an_ack_adds_one_segment_to_the_window_or_two() {
     skip_unless!();
     const FIRST_WINDOW: u64 = 10;
     for (name, segments) in NAMES.into_iter().zip([1, 2]) {
-        let (window, acks) = window_and_acks(name);
+        let (window, acks) = carrick_test::wait_for("no time-out", || window_and_acks(name));
         assert!(
             (FIRST_WINDOW + 1..=FIRST_WINDOW + segments * acks).contains(&window),
             "{name}: {window} segments behind {acks} ACKs"

@@ -106,6 +106,8 @@ impl Bed {
                 for family in ["ipv4", "ipv6"] {
                     let queue = format!("net/{family}/neigh/{device}/unres_qlen_bytes");
                     bed.set(namespace, &queue, "67108864");
+                    let questions = format!("net/{family}/neigh/{device}/mcast_solicit");
+                    bed.set(namespace, &questions, "60");
                 }
                 bed.ip(&["-n", namespace, "link", "set", device, "up"]);
             }

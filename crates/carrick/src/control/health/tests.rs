@@ -245,7 +245,12 @@ async fn without_a_path_a_connection_is_enough() {
     let plan = upstream("u", &[address], Some(health(None)));
     check(&plan, PATIENCE).await.unwrap();
     drop(listener);
-    let error = check(&plan, PATIENCE).await.unwrap_err();
+    // A program that another test starts may have a copy of it for a moment.
+    let error = loop {
+        if let Err(error) = check(&plan, PATIENCE).await {
+            break error;
+        }
+    };
     assert!(error.to_string().starts_with("cannot connect: "), "{error}");
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// curl through a proxy, without its own configuration.
 fn curl(place: &Place, carrick: &Carrick) -> Tool {
     Tool::new("curl", place)
-        .words("--disable --silent --show-error --fail --max-time 60 --noproxy")
+        .words("--disable --silent --show-error --fail --max-time 600 --noproxy")
         .word("")
         .words(&format!("--proxy http://{}", carrick.forward_address()))
 }
@@ -285,7 +285,7 @@ fn curl_and_openssl_speak_tls_of_each_version_through_a_tunnel_by_name() {
     for version in ["--tlsv1.2 --tls-max 1.2", "--tlsv1.3"] {
         let page = Tool::new("curl", &place)
             .words(
-                "--disable --silent --show-error --fail --max-time 60 --noproxy * --cacert ca.pem",
+                "--disable --silent --show-error --fail --max-time 600 --noproxy * --cacert ca.pem",
             )
             .words(&format!(
                 "{version} --connect-to localhost:{port}:{}",

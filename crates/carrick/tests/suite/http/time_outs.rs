@@ -11,7 +11,7 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
     let carrick = start(
         &place,
         &server,
-        "[timeouts]\nhead = \"3s\"\nidle = \"60s\"\ndrain = \"1s\"",
+        "[timeouts]\nhead = \"10s\"\nidle = \"60s\"\ndrain = \"1s\"",
     );
     let begun = Instant::now();
     let mut client = carrick.connect();
@@ -21,13 +21,13 @@ fn a_head_that_trickles_is_answered_408_and_closed() {
             if byte == b'\n' || sender.try_send([byte]).is_err() {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(250));
+            std::thread::sleep(Duration::from_millis(750));
         }
     });
     let response = client.read_response("GET");
     assert_eq!(response.status, 408);
     assert_eq!(response.field("connection").as_deref(), Some("close"));
-    assert!(begun.elapsed() >= Duration::from_millis(2900));
+    assert!(begun.elapsed() >= Duration::from_millis(9900));
     assert!(client.read_ending().bytes().is_empty());
     sending.join().expect("no panic");
     assert_eq!(carrick.limit_reached("head_timeout"), 1.0);
@@ -44,7 +44,7 @@ fn clients_that_send_nothing_are_closed_without_a_word() {
     let carrick = start(
         &place,
         &server,
-        "[timeouts]\nhead = \"3s\"\nidle = \"4s\"\ndrain = \"1s\"",
+        "[timeouts]\nhead = \"10s\"\nidle = \"12s\"\ndrain = \"1s\"",
     );
     let mut silent = carrick.connect();
     // Between two requests, too.
@@ -235,7 +235,11 @@ fn a_client_that_does_not_read_its_response_is_reset_after_the_idle_time_out() {
 fn a_client_that_does_not_read_does_not_mark_the_server() {
     let place = Place::claim();
     let server = Server::listen(&place);
-    let carrick = start(&place, &server, "[timeouts]\nidle = \"3s\"\ndrain = \"1s\"");
+    let carrick = start(
+        &place,
+        &server,
+        "[timeouts]\nidle = \"12s\"\ndrain = \"1s\"",
+    );
     std::thread::scope(|scope| {
         for framing in [
             "Content-Length: 100000000\r\n\r\n",

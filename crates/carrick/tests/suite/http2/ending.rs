@@ -137,7 +137,7 @@ fn clients_without_requests_are_closed() {
         let text = switch_text("", &[server.address()]);
         Carrick::start(place, &format!("[timeouts]\n{limits}\n{text}"))
     };
-    let carrick = start(&places[0], "head = \"3s\"");
+    let carrick = start(&places[0], "head = \"12s\"");
     // One that says nothing but this.
     let mut silent = RawClient::connect(carrick.listener(), b"");
     // One that stops in the preface.
@@ -147,7 +147,7 @@ fn clients_without_requests_are_closed() {
     let mut open = RawClient::connect(carrick.listener(), b"");
     open.send(HEADERS, 0, 1, &block(&get("/")));
     // One that has asked.
-    let patient = start(&places[1], "head = \"1m\"\nidle = \"4s\"");
+    let patient = start(&places[1], "head = \"1m\"\nidle = \"12s\"");
     let mut idle = RawClient::connect(patient.listener(), b"");
     idle.ask(1, &get("/"));
     assert_eq!(idle.read_answer(1), Answer::Status(200, b"ok".to_vec()));
@@ -169,7 +169,7 @@ fn a_client_that_opens_no_window_is_given_up() {
             response
         });
     });
-    let limits = "[timeouts]\nidle = \"4s\"\n";
+    let limits = "[timeouts]\nidle = \"15s\"\n";
     let carrick = Carrick::start(
         &place,
         &(limits.to_owned() + &switch_text("", &[server.address()])),

@@ -42,7 +42,7 @@ fn with_tls(keys: &str, body: &'static [u8]) -> Option<(Place, Carrick)> {
 fn curl(place: &Place, carrick: &Carrick) -> Tool {
     let port = carrick.listener().port();
     Tool::new("curl", place)
-        .words("--disable --silent --show-error --fail --max-time 60 --cacert ca.pem")
+        .words("--disable --silent --show-error --fail --max-time 600 --cacert ca.pem")
         .words(&format!("--resolve a.example:{port}:{}", place.ip()))
 }
 
@@ -102,7 +102,7 @@ fn curl_sees_interim_responses() {
     });
     let carrick = start(&place, &[server.address()]);
     let done = Tool::new("curl", &place)
-        .words("--disable --silent --show-error --include --max-time 60 --http2-prior-knowledge")
+        .words("--disable --silent --show-error --include --max-time 600 --http2-prior-knowledge")
         .words(&format!("http://{}/", carrick.listener()))
         .expect();
     let text = done.to_lowercase();

@@ -217,7 +217,7 @@ fn curl_uses_an_https_proxy() {
     let port = carrick.forward_address().port();
     for way in ["", "--proxytunnel"] {
         let text = Tool::new("curl", &place)
-            .words("--disable --silent --show-error --fail --max-time 60 --proxy-cacert ca.pem --noproxy")
+            .words("--disable --silent --show-error --fail --max-time 600 --proxy-cacert ca.pem --noproxy")
             .word("")
             .words(&format!("--resolve a.example:{port}:{}", place.ip()))
             .words(&format!("--proxy https://a.example:{port} {way} http://{}/", server.address()))

@@ -30,7 +30,8 @@ fn stage() -> Option<Stage> {
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
         });
     }));
-    let text = switch_text(&format!("tls = {}", pair("server")), &[address]);
+    let text = switch_text(&format!("tls = {}", pair("server")), &[address])
+        + "[timeouts]\nhead = \"10m\"\ndrain = \"2s\"\n";
     install(&place, "one", "one");
     let carrick = Carrick::start(&place, &text);
     Some(Stage {

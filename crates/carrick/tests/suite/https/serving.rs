@@ -40,7 +40,9 @@ fn curl_sends_and_gets_much_on_one_connection() {
     let url = format!("https://a.example:{}/", carrick.listener().port());
     for offers in ["--tls-max 1.2", "--tlsv1.3"] {
         Tool::new("curl", &place)
-            .words("--disable --silent --show-error --fail --max-time 60 --http1.1 --cacert ca.pem")
+            .words(
+                "--disable --silent --show-error --fail --max-time 600 --http1.1 --cacert ca.pem",
+            )
             .words(&format!(
                 "--resolve a.example:{}:{}",
                 carrick.listener().port(),

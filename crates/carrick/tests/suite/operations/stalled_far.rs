@@ -52,8 +52,10 @@ fn text(server: SocketAddr, way: &str) -> String {
             "[[listener]]\nlisten = \"0.0.0.0:{port}\"\nmode = \"{mode}\"\n{keys}[[listener.route]]\nupstream = \"u\"\n{route}\n"
         )
     };
-    String::from("[process]\npins = \"\"\n[timeouts]\nconnect = \"10m\"\ndrain = \"2s\"\n")
-        + &listener(LISTENER_PORT, "switch", way)
+    // Other tests want pipes, too, and the kernel gives a user so many.
+    String::from(
+        "[process]\npins = \"\"\n[limits]\npipes = 64\n[timeouts]\nconnect = \"10m\"\ndrain = \"2s\"\n",
+    ) + &listener(LISTENER_PORT, "switch", way)
         + &listener(TUNNEL_PORT, "tunnel", engine)
         + &upstream_text("u", &[server])
         + "health = { path = \"/health\", every = \"5s\" }\n"

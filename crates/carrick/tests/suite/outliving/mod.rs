@@ -320,7 +320,7 @@ fn pins_of_another_layout_go_on_unread_until_they_are_silent() {
             }
             ends
         });
-        let new = bed.start(0, "[timeouts]\ntunnel_idle = \"5s\"");
+        let new = bed.start(0, "[timeouts]\ntunnel_idle = \"15s\"");
         new.said
             .wait_for("tunnels of another version of carrick")
             .expect("a warning");
@@ -331,7 +331,7 @@ fn pins_of_another_layout_go_on_unread_until_they_are_silent() {
             Some(1)
         );
         let mut newer = bed.kernel_tunnel(&new);
-        for _ in 0..6 {
+        for _ in 0..16 {
             std::thread::sleep(Duration::from_secs(1));
             say(&mut newer, 1, b"nor this one");
         }

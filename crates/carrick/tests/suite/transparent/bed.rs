@@ -160,7 +160,7 @@ impl Bed {
 
     /// Like [`curl`](Self::curl), if it may fail: then with curl's exit code.
     pub fn try_curl(&self, words: &str) -> Result<String, String> {
-        let mut command = inside(&self.client, &["curl", "-sSk", "--max-time", "20"]);
+        let mut command = inside(&self.client, &["curl", "-sSk", "--max-time", "600"]);
         let output = command
             .args(words.split(' '))
             .output_in_time()

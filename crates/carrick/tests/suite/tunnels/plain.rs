@@ -220,7 +220,7 @@ fn a_reset_after_a_half_close_ends_all() {
 fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
     each_engine_at_once(|engine| {
         let stage = Stage::with(&format!(
-            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"5s\"\nidle = \"100ms\"\ndrain = \"1s\""
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"15s\"\nidle = \"100ms\"\ndrain = \"1s\""
         ));
         let (mut client, mut upstream) = stage.begin();
         client.send("up");
@@ -241,7 +241,7 @@ fn a_tunnel_without_a_byte_ends_with_its_idle_time_out() {
 fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
     each_engine_at_once(|engine| {
         let stage = Stage::with(&format!(
-            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"4s\""
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"15s\""
         ));
         let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
         let mut upstream = stage.server.accept();
@@ -263,7 +263,7 @@ fn a_tunnel_that_is_idle_with_bytes_on_their_way_is_reset() {
 fn a_tunnel_that_is_idle_with_bytes_behind_which_the_server_has_ended_is_closed() {
     each_engine_at_once(|engine| {
         let stage = Stage::with(&format!(
-            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"4s\""
+            "[splice]\nengine = \"{engine}\"\n[timeouts]\ntunnel_idle = \"15s\""
         ));
         let mut client = Peer::connect_with_buffers(stage.carrick.tunnel_address(), 4096);
         let mut upstream = stage.server.accept();

@@ -271,21 +271,21 @@ fn the_log_has_the_tcp_state_of_a_tunnels_connections() {
         chat(&mut client, &mut upstream, 1);
         client.reset();
         upstream.read_ending();
+        // Where a receiver loses its processor for long, the kernel sends something again.
+        let mut retransmissions = 0;
         for line in carrick.access_log(2) {
             for leg in ["client", "upstream"] {
                 let rtt = line.value(&format!("{leg}_rtt")).as_f64();
                 assert!(rtt.is_some_and(|rtt| rtt > 0.0 && rtt < 5.0), "{line:?}");
-                assert_eq!(line.number(&format!("{leg}_retransmits")), 0, "{line:?}");
+                retransmissions += line.number(&format!("{leg}_retransmits"));
             }
         }
         for name in ["client", "upstream"] {
             let count = format!("carrick_tunnel_{name}_rtt_seconds_count");
             assert_eq!(carrick.metric(&count, &[]), 2.0);
         }
-        assert_eq!(
-            carrick.metric("carrick_tunnel_retransmissions_total", &[]),
-            0.0
-        );
+        let counted = carrick.metric("carrick_tunnel_retransmissions_total", &[]);
+        assert_eq!(counted, retransmissions as f64);
     }
 }
 
@@ -358,7 +358,6 @@ fn lose_and_send_again(engine: &str) {
             entry[leg]["retransmissions"].as_u64().expect("a leg")
         };
         wait_until("it to be sent again", || retransmissions("client_leg") > 0);
-        assert_eq!(retransmissions("upstream_leg"), 0);
         assert!(carrick.metric("carrick_socket_retransmissions", &["leg=\"client\""]) > 0.0);
     } else {
         let port = format!(":{TUNNEL_PORT}");
@@ -372,13 +371,15 @@ fn lose_and_send_again(engine: &str) {
     drop((client, upstream));
     let line = &carrick.access_log(1)[0];
     assert!(line.number("client_retransmits") > 0, "{line:?}");
-    assert_eq!(line.number("upstream_retransmits"), 0, "{line:?}");
     let counted = |leg: &str| carrick.metric("carrick_tunnel_retransmissions_total", &[leg]);
     assert_eq!(
         counted("leg=\"client\"") as u64,
         line.number("client_retransmits")
     );
-    assert_eq!(counted("leg=\"upstream\""), 0.0);
+    assert_eq!(
+        counted("leg=\"upstream\"") as u64,
+        line.number("upstream_retransmits")
+    );
 }
 
 fn tool(line: &str) {

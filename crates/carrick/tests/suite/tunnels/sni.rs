@@ -151,7 +151,7 @@ fn a_client_that_ends_its_side_at_once_hears_what_the_server_says() {
 
 #[test]
 fn a_hello_without_end_is_not_waited_for_longer_than_the_head_time_out() {
-    let stage = Stage::with("[timeouts]\nhead = \"4s\"\ndrain = \"1s\"");
+    let stage = Stage::with("[timeouts]\nhead = \"12s\"\ndrain = \"1s\"");
     let hello = client_hello(Some("a.example.org"));
     let mut client = stage.carrick.connect_tunnel();
     client.send(&hello[..40]);

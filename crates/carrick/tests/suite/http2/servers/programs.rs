@@ -52,7 +52,7 @@ fn nghttpd_is_asked_by_tls_and_without() {
             ))
             .start();
         wait_for("nghttpd", || TcpStream::connect(address).ok());
-        let keys = format!("{keys}\nhealth = {{ path = \"/file\", every = \"1s\" }}");
+        let keys = format!("{keys}\nhealth = {{ path = \"/file\", every = \"1s\", fall = 100 }}");
         let carrick = start(&place, &[address], &keys);
         let mut client = carrick.connect();
         for _ in 0..3 {

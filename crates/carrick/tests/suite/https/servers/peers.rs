@@ -13,7 +13,8 @@ fn nginx_as_server() {
     };
     let body = random::Random::new(7).bytes(2_000_000);
     site.put("big", &body);
-    let keys = "tls = { ca = \"ca.pem\" }\nhealth = { path = \"/big\", every = \"2s\" }";
+    let keys =
+        "tls = { ca = \"ca.pem\" }\nhealth = { path = \"/big\", every = \"2s\", fall = 100 }";
     let carrick = Carrick::start(&place, &switch_text(&[site.https_address()], keys));
     let mut client = carrick.connect();
     for _ in 0..3 {

@@ -82,7 +82,7 @@ fn a_proxy_header_goes_before_the_handshake() {
             ));
         }
     });
-    let keys = "send_proxy_protocol = true\nhealth = { path = \"/\", every = \"1s\" }\ntls = { ca = \"ca.pem\" }";
+    let keys = "send_proxy_protocol = true\nhealth = { path = \"/\", every = \"1s\", fall = 100 }\ntls = { ca = \"ca.pem\" }";
     let carrick = Carrick::start(&place, &switch_text(&[server.address()], keys));
     let mut client = carrick.connect();
     let address = client.local_address();
