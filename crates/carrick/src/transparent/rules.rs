@@ -100,6 +100,9 @@ const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 /// Packets that can belong to a local socket: TCP, and ICMP errors about it (a smaller MTU, for example).
 const TCP_AND_ERRORS: &str = "meta l4proto { tcp, icmp, ipv6-icmp }";
 
+/// Connections whose packets are signed (TCP-MD5, TCP-AO), which nobody can do in the place of their ends, pass by.
+const SIGNED: &str = "    tcp option 19 exists return\n    tcp option 29 exists return\n";
+
 /// ICMP errors only.
 const ERRORS: &str = "meta l4proto { icmp, ipv6-icmp }";
 
@@ -151,7 +154,7 @@ pub fn nft_install(interception: &Interception, own_marks: &[u32]) -> String {
   }}
   chain begin {{
     fib daddr type local return
-"
+{SIGNED}"
     );
     for family in families() {
         left_alone(&mut text, interception, family);

@@ -1,5 +1,5 @@
 //! Rules for connections of this machine's own programs: outgoing packets get a mark that routes them back in through `lo`.
-use super::{BEGAN_MAX, Family, SYN, left_alone, parts, ports, table_name};
+use super::{BEGAN_MAX, Family, SIGNED, SYN, left_alone, parts, ports, table_name};
 use crate::config::plan::{Interception, LocalInterception};
 use std::fmt::Write;
 
@@ -50,7 +50,11 @@ pub fn of_programs(
             "    {ends} @{set} update @{set} {{ {ends} }} meta mark set {mark} accept"
         );
     }
-    text.push_str("  }\n  chain begin-local {\n    fib daddr type local return\n");
+    // Answers to a program that connects from another machine's address come by the network.
+    let _ = write!(
+        text,
+        "  }}\n  chain begin-local {{\n    fib daddr type local return\n    fib saddr type != local return\n{SIGNED}"
+    );
     for family in families() {
         let (whole, addresses) = family.words();
         let (pair, ends, _) = parts(interception, family);

@@ -138,6 +138,7 @@ fn exceptions_come_before_and_go_both_ways() {
         ("ip6 saddr { 2001:db8::5/128 } return", "goto take-v6"),
         ("ip6 daddr { 2001:db8::5/128 } return", "goto take-v6"),
         ("fib daddr type local return", "goto take-v4"),
+        ("tcp option 19 exists return", "goto take-v4"),
         ("iif \"lo\" goto local", "goto begin"),
         ("@left-v4 return", "update @began-v4"),
         // An ISATAP address stays with the listener.
@@ -172,6 +173,7 @@ fn programs_of_this_machine_have_a_mark_of_their_own_and_carrick_is_let_through(
         // Before the rule for carrick's own sockets, which the local clients' connections have.
         "    iif \"lo\" goto local\n    tcp dport != 8080 socket mark 17 ",
         "timeout 3660s;",
+        "  chain begin-local {\n    fib daddr type local return\n    fib saddr type != local return\n    tcp option 19 ",
         // Where their packets come from does not matter, but where they go.
         "    meta nfproto ipv4 ip daddr { 192.0.2.0/24 } tcp dport { 80, 8000 } update @local-v4",
     ] {
