@@ -310,9 +310,12 @@ impl Program {
                     self.state.reload_begins();
                     manager.reloading();
                     let result = match self.reload() {
-                        Ok(()) => {
+                        Ok(before) => {
                             let followed = self.followed(manager, watch).await;
                             let live = self.orders.borrow().live.clone();
+                            if let Some(cache) = &self.state.cache {
+                                cache.follow(&live.plan, &before.plan);
+                            }
                             self.engines.path_history.take_in_all(&live.plan);
                             followed.map_err(NotReloaded::InPart)
                         }
@@ -340,7 +343,7 @@ impl Program {
         }
     }
 
-    fn reload(&mut self) -> Result<(), String> {
+    fn reload(&mut self) -> Result<Arc<Live>, String> {
         let loaded = self.source.load().map_err(|rejected| {
             let why = rejected.to_string();
             // For unreadable files, the problem has only the kernel's message.
@@ -429,9 +432,6 @@ impl Program {
         }
         self.log.change(log);
         set_limits(&self.admission, &plan, descriptor_limit());
-        if let Some(cache) = &self.state.cache {
-            cache.follow(&plan, &before.plan);
-        }
         let generation = before.generation + 1;
         let live = Arc::new(Live {
             generation,
@@ -441,7 +441,7 @@ impl Program {
             upstreams,
         });
         self.orders.send_modify(|orders| orders.live = live);
-        Ok(())
+        Ok(before)
     }
 
     /// Waits until the workers use the plan in force.

@@ -165,7 +165,13 @@ impl ResponseDirectives {
             for directive in Elements::of(value) {
                 let (name, argument) = divide(directive);
                 directives.add(lower(name, &mut [0; NAME_BYTES_MAX]), argument);
-                if !syntax::is_token(name) || directive.contains(&b';') {
+                let is_plain = match argument {
+                    Argument::Absent => true,
+                    // What was quoted ends before the directive.
+                    Argument::Text(text) => !directive.ends_with(text) || syntax::is_token(text),
+                    Argument::Integer(_) | Argument::Malformed => false,
+                };
+                if !is_plain || !syntax::is_token(name) {
                     directives.add_prohibitions(directive);
                 }
             }

@@ -31,9 +31,9 @@ const OF_THE_BODY: [&[u8]; 5] = [
     b"content-range",
 ];
 
-/// Most lines and bytes of an updated head, which no head that comes has more of. Updates with other names each time would make it grow
-/// without end.
-const HEAD_LINES_MAX: usize = 512;
+/// Most lines and bytes of an updated head: as many as any head that comes, and a `Date`. Updates with other names each time would make it
+/// grow without end.
+const HEAD_LINES_MAX: usize = 513;
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
 /// Updates the fields of `stored` with those of `response` (a 304, the answer to HEAD, or a 206 that is combined with

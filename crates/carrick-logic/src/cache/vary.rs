@@ -220,6 +220,7 @@ fn write_preferences(out: &mut Vec<u8>, name: &[u8], request: Fields<'_>) {
 fn preference(name: &[u8], element: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(element.len());
     let mut parts = Elements::divided_by(element, b';').enumerate().peekable();
+    let mut has_weight = false;
     while let Some((place, part)) = parts.next() {
         let (key, value) = match memchr::memchr(b'=', part) {
             Some(equals) => (
@@ -229,9 +230,11 @@ fn preference(name: &[u8], element: &[u8]) -> Vec<u8> {
             None => (part, None),
         };
         // Of two weights, or of one that is none, servers take different ones.
-        let is_last = place > 0 && parts.peek().is_none();
+        let is_q = place > 0 && key.eq_ignore_ascii_case(b"q");
+        let is_only = is_q && !has_weight && parts.peek().is_none();
+        has_weight |= is_q;
         let weight = value
-            .filter(|value| is_last && key.eq_ignore_ascii_case(b"q") && is_weight(value))
+            .filter(|value| is_only && is_weight(value))
             .map(without_zeros);
         if weight == Some(b"1") {
             continue;

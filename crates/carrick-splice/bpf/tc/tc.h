@@ -57,7 +57,7 @@ enum packet_command {
 	 * the process knows of every forwarded request, and the server has acknowledged them. */
 	PACKET_DISARM = 2,
 	PACKET_MAY_END = 3, /* the local socket of leg `argument` may send its FIN */
-	PACKET_LOOK = 4,    /* report whether a local socket still exists, in any state, and whether it has unacknowledged data */
+	PACKET_LOOK = 4,    /* report whether a local socket of a connection that is still this splice's exists, in any state, and has unacknowledged data */
 	PACKET_ARM_RESPONSES = 5, /* splice what leg 1 sends, and keep its state in record `argument` */
 	PACKET_ARM_BODY = 7, /* likewise, in the middle of a response, as soon as possible (PACKET_DUE); also from DUE or RESPONSES */
 	PACKET_GO_BY = 6, /* forward to the peer of leg `side` by interface `argument` from now on */

@@ -80,10 +80,14 @@ impl Cache {
         }
     }
 
-    /// Applies what a reload can change.
+    /// Applies what a reload has changed, once no worker has the plan `before`.
     pub fn follow(&self, plan: &Plan, before: &Plan) {
         if !plan.keeps_rules_of(before) {
-            // Until a reload brings the rules back, nothing invalidates what is stored by them.
+            // Until a reload brings the rules back, nothing invalidates what is stored by them. First in the shared cache, so that nothing
+            // comes back from there.
+            if let Some(shared) = &*self.shared.load() {
+                shared.forget_all();
+            }
             self.purge(&Pattern::All, Purge::Outdate);
         }
         let plan = plan.cache.as_ref();

@@ -360,6 +360,14 @@ impl Checkout {
         }
     }
 
+    /// Notes that the server has not answered in time: one that has acknowledged the request is alive.
+    pub fn timed_out(&self, next_hop: &NextHop) {
+        match self.upstream.transport.unacknowledged_bytes() == Some(0) {
+            true => self.failed_alive(next_hop),
+            false => self.failed(next_hop),
+        }
+    }
+
     /// Notes that the server has taken a request, and has not answered, or not to the end, unless it has cancelled it: servers of gRPC do
     /// so when a call's deadline is over, which the client has set.
     pub fn failed_alive(&self, next_hop: &NextHop) {

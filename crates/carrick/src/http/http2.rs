@@ -67,6 +67,8 @@ struct Connection {
     is_last: bool,
     /// Whether there was a request.
     has_asked: bool,
+    /// Whether the sessions of streams that were just reset had a turn to end.
+    has_yielded: bool,
 }
 
 /// What is next.
@@ -102,6 +104,7 @@ pub async fn serve(mut client: Client, first: Vec<u8>, begun: Instant) {
         shared,
         is_last: false,
         has_asked: false,
+        has_yielded: false,
     };
     let reason = connection.run(&mut framing, begun).await;
     Box::pin(connection.close(framing, reason)).await;
@@ -296,9 +299,19 @@ impl Connection {
                 if self.shared.has_ended() && !self.is_last {
                     return Poll::Ready(Event::Last);
                 }
-                let polled = framing.poll_accept(cx);
-                if polled.is_pending() && self.shared.send_written(cx).is_err() {
-                    return Poll::Ready(Event::Ended(None));
+                let yields = self.shared.streams() >= STREAMS_MAX && !self.has_yielded;
+                let polled = match yields {
+                    true => framing.poll_closed(cx).map(|closed| closed.err().map(Err)),
+                    false => framing.poll_accept(cx),
+                };
+                if polled.is_pending() {
+                    self.has_yielded = yields;
+                    if yields {
+                        cx.waker().wake_by_ref();
+                    }
+                    if self.shared.send_written(cx).is_err() {
+                        return Poll::Ready(Event::Ended(None));
+                    }
                 }
                 return match polled {
                     Poll::Ready(Some(Ok(request))) => {

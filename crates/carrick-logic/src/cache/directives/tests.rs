@@ -99,6 +99,7 @@ fn rfc_9111_5_2_2_4_and_7_names_of_fields() {
         ("no-cache= \"a\"", Scope::Response, ""),
         ("no-cache; max-age=1", Scope::Response, ""),
         ("max-age=1; no-cache", Scope::Response, ""),
+        ("max-age=1 no-cache", Scope::Response, ""),
         ("no-cache must-revalidate max-age=1", Scope::Response, ""),
         ("x=\"no-cache\"", Scope::Absent, ""),
         ("max-age=1", Scope::Absent, ""),

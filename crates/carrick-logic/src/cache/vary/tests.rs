@@ -85,6 +85,12 @@ fn rfc_9111_4_1_values_that_mean_the_same() {
         ),
         (
             "accept-encoding",
+            "Accept-Encoding: gzip;q=0",
+            "Accept-Encoding: gzip;q=0;q=1",
+            false,
+        ),
+        (
+            "accept-encoding",
             "Accept-Encoding: gzip",
             "Accept-Encoding: gzip, gzip",
             true,

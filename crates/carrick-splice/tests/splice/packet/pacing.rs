@@ -248,7 +248,9 @@ fn an_exchange_held_back_from_the_first_byte_reaches_the_kernel() {
             assert_eq!(answer, sample(3, ANSWER));
         };
         // How soon depends on when both directions are idle, which a busy machine delays.
+        let begun = Instant::now();
         loop {
+            assert!(begun.elapsed() < carrick_test::PATIENCE);
             ask();
             if super::bed::tunnels().all(|counters| counters.packet_stays.get() > 0) {
                 break;

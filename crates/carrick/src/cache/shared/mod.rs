@@ -25,7 +25,7 @@ use crate::config::plan::SharedPlan;
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{Record, Recorded, UnixTime, read_record, write_varies};
 use order::{Field, GetReply, Order};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -52,8 +52,14 @@ pub struct Shared {
 pub struct SharedState {
     counters: [AtomicU64; SharedCacheEvent::ALL.len()],
     queued_bytes: AtomicU64,
-    /// Whether a URL could not be deleted, so that everything must be: its record may be from before a write.
-    owes_renewal: AtomicBool,
+    /// How often everything was to be deleted, as one URL could not be, whose record may be from before a write; and how often of these it
+    /// was.
+    renewals_owed: AtomicU64,
+    #[cfg_attr(
+        not(feature = "shared-cache"),
+        expect(dead_code, reason = "without the feature, no thread reads it")
+    )]
+    renewals_done: AtomicU64,
     health: Mutex<Health>,
 }
 
@@ -177,8 +183,13 @@ impl Shared {
         let key = names.url();
         if (self.orders.try_send(Order::Forget { key, reply: None })).is_err() {
             self.state.count(SharedCacheEvent::Dropped);
-            self.state.owes_renewal.store(true, Relaxed);
+            self.forget_all();
         }
+    }
+
+    /// Deletes everything before the server is asked again. Does not wait.
+    pub fn forget_all(&self) {
+        self.state.renewals_owed.fetch_add(1, Relaxed);
     }
 
     /// Deletes what is stored for a URL, as keys have it; `None`: for all URLs. Waits until it is done.
@@ -335,7 +346,8 @@ impl SharedState {
         Self {
             counters: Default::default(),
             queued_bytes: AtomicU64::new(0),
-            owes_renewal: AtomicBool::new(false),
+            renewals_owed: AtomicU64::new(0),
+            renewals_done: AtomicU64::new(0),
             health: Mutex::new(Health {
                 // A silent server costs its time-out once, and then only at trials.
                 passive: PassiveHealth::new(1),

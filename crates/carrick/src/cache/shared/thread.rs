@@ -84,7 +84,7 @@ async fn execute(server: &Server, state: &SharedState, order: Order) {
         Order::Forget { key, reply } => {
             let result = server.forget(&key).await;
             if result.is_err() {
-                state.owes_renewal.store(true, Relaxed);
+                state.renewals_owed.fetch_add(1, Relaxed);
             }
             answer(state, result, reply);
         }
@@ -92,16 +92,14 @@ async fn execute(server: &Server, state: &SharedState, order: Order) {
     }
 }
 
-/// Draws a new generation, if a URL could not be deleted. Records that are written meanwhile have the old one.
+/// Draws a new generation, if everything was to be deleted. Records that are written meanwhile have the old one.
 async fn renew_if_owed(server: &Server, state: &SharedState) -> Result<(), ServerFailure> {
-    if !state.owes_renewal.swap(false, Relaxed) {
-        return Ok(());
+    let owed = state.renewals_owed.load(Relaxed);
+    if owed > state.renewals_done.load(Relaxed) {
+        server.renew().await?;
+        state.renewals_done.fetch_max(owed, Relaxed);
     }
-    let renewed = server.renew().await;
-    if renewed.is_err() {
-        state.owes_renewal.store(true, Relaxed);
-    }
-    renewed
+    Ok(())
 }
 
 /// A server that does not answer is left out. One that answers with an error may answer the next command.

@@ -240,23 +240,24 @@ impl Plan {
         rules
     }
 
+    /// The rules by which something is stored, with the upstream's name; `None`: of servers that are in no upstream.
+    fn stored(&self) -> impl Iterator<Item = (Option<&str>, &KeyRules)> {
+        let named = self.upstreams.iter().enumerate();
+        let named = named.map(|(index, upstream)| Some((index, upstream.name.as_str())));
+        named.chain([None]).flat_map(|upstream| {
+            let rules = self.key_rules(upstream.map(|(index, _)| index));
+            rules
+                .into_iter()
+                .map(move |rules| (upstream.map(|(_, name)| name), rules))
+        })
+    }
+
     /// Whether unsafe requests invalidate what was stored by the plan before: by each of its rules something is stored still.
     pub fn keeps_rules_of(&self, before: &Self) -> bool {
-        let stored = before.cache.is_some() && self.cache.is_some();
-        let all = (before.upstreams.iter().map(|upstream| Some(&upstream.name))).chain([None]);
-        let rules = |plan: &Self, name: Option<&String>| -> Vec<KeyRules> {
-            let find = |name| plan.upstreams.iter().position(|own| &own.name == name);
-            match name.map(find) {
-                Some(None) => Vec::new(),
-                index => plan
-                    .key_rules(index.flatten())
-                    .into_iter()
-                    .cloned()
-                    .collect(),
-            }
-        };
-        let mut all = all.map(|name| (rules(before, name), rules(self, name)));
-        stored && all.all(|(before, now)| before.iter().all(|rule| now.contains(rule)))
+        let mut all = before.stored();
+        before.cache.is_some()
+            && self.cache.is_some()
+            && all.all(|stored| self.stored().any(|own| own == stored))
     }
 
     /// Takes over from the plan before what of the cache only a start can change: whether there is one, and how much it

@@ -106,7 +106,7 @@ impl Fill {
             } else {
                 if end == End::ServerFailed {
                     self.server_failed.set(true);
-                    self.checkout.failed(&self.next_hop);
+                    self.checkout.failed_alive(&self.next_hop);
                 }
                 let received_bytes = self.writer.written_bytes();
                 (self.checkout).count(context.metrics(), 0, received_bytes);

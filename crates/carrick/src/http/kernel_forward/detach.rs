@@ -161,7 +161,15 @@ pub async fn await_end(
 /// The server has not answered in time.
 pub(super) fn timed_out(client: &Client, mut pair: Box<Pair>) -> Interrupted {
     client.context.metrics().limits.reached(Limit::IdleTimeout);
-    pair.checkout.failed(&pair.next_hop);
+    // Of a request that the kernel has forwarded, the local socket does not know whether it was acknowledged.
+    match pair
+        .pending
+        .as_ref()
+        .is_some_and(|pending| pending.is_classified)
+    {
+        true => pair.checkout.failed(&pair.next_hop),
+        false => pair.checkout.timed_out(&pair.next_hop),
+    }
     pair.reset_server();
     let is_trusted = (pair.pending.as_ref()).is_some_and(|pending| pending.is_trusted);
     let disarmed = pair.take_client(&client.downstream.transport);

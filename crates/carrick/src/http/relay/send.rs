@@ -428,16 +428,13 @@ impl Attempt<'_, '_> {
         if matches!(no_head, NoResponseHead::ClientGone) {
             return Failure::ClientGone("client_reset");
         }
-        let has_request = match &no_head {
-            NoResponseHead::Refused(_) | NoResponseHead::Closed { started: true } => true,
-            NoResponseHead::TimedOut => {
-                checkout.upstream.transport.unacknowledged_bytes() == Some(0)
+        let next_hop = &self.destination.next_hop;
+        match no_head {
+            NoResponseHead::Refused(_) | NoResponseHead::Closed { started: true } => {
+                checkout.failed_alive(next_hop)
             }
-            _ => false,
-        };
-        match has_request {
-            true => checkout.failed_alive(&self.destination.next_hop),
-            false => checkout.failed(&self.destination.next_hop),
+            NoResponseHead::TimedOut => checkout.timed_out(next_hop),
+            _ => checkout.failed(next_hop),
         }
         match no_head {
             NoResponseHead::ClientGone | NoResponseHead::Closed { .. } => {

@@ -4,7 +4,7 @@ use crate::transparent::bed::inside as command_in;
 use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Like [`SWITCH`], but the kernel classifies requests to `/s/`.
 fn classifying() -> String {
@@ -29,9 +29,10 @@ fn requests_do_not_visit_the_process() {
             false => format!("HTTP/1.1 500 Changed\r\nContent-Length: 0\r\n\r\n{head}").into(),
         }
     });
-    let (mut client, mut asked) = (play.connect(), 0);
+    let (mut client, mut asked, begun) = (play.connect(), 0, Instant::now());
     // Those that come before the process has given the connections to the kernel do visit it.
     while asked < 300 || by_kernel(&play) < 150.0 {
+        assert!(begun.elapsed() < crate::support::PATIENCE, "of {asked}");
         let target = format!("/s/classified/{}", 37 * asked);
         let response = client.ask(&get(&target));
         assert_eq!(response.status, 200, "{}", response.head);

@@ -358,6 +358,11 @@ fn clients_that_give_up_end_nobody_elses_responses() {
         }
     }
     assert_eq!(&client.read_response("GET").body[..], b"ok");
+    // The server might end this connection at the next: another request goes by another one, whose first it is.
+    client.send(GET);
+    waits
+        .recv_timeout(crate::support::PATIENCE)
+        .expect("another connection");
 }
 
 #[test]

@@ -147,9 +147,7 @@ fn a_restart_keeps_account_and_certificate() {
     carrick.stop();
     let carrick = Carrick::start(&place, &text);
     // It is there at once.
-    wait_until("it is in force", || {
-        served(&place, carrick.listener()) == Some(kept(&place))
-    });
+    assert_eq!(served(&place, carrick.listener()), Some(kept(&place)));
     wait_until("the first look", || {
         carrick.status()["certificates"][0]["next_order"].is_string()
     });

@@ -178,53 +178,55 @@ fn note(found: &mut Found, message: &Message) -> Option<()> {
     let place = format!("{family} {table} {chain}");
     found.rules.insert(place.clone());
     for (_, expression) in attributes(attribute(rule, NFTA_RULE_EXPRESSIONS)?) {
-        let name = attribute(expression, NFTA_EXPR_NAME).map(text);
-        let data = attribute(expression, NFTA_EXPR_DATA).unwrap_or_default();
-        let compat = attribute(data, NFTA_COMPAT_NAME).map(text);
-        let is_mark = attribute(data, NFTA_META_KEY) == Some(&NFT_META_MARK);
-        let place = place.clone();
-        match (name.as_deref(), compat.as_deref()) {
-            (Some("meta"), _) if is_mark && attribute(data, NFTA_META_SREG).is_some() => {
-                found.marks.insert(place);
-            }
-            (Some("target"), Some("MARK" | "CONNMARK")) => {
-                found.marks.insert(place);
-            }
-            (Some("nat" | "masq" | "redir"), _)
-            | (Some("target"), Some("SNAT" | "DNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP")) => {
-                found.translation.insert(place);
-            }
-            (Some("ct"), _) if is_lasting(data) => {
-                found.tracking.insert(place);
-            }
-            (Some("match"), Some("conntrack" | "state")) => {
-                found.tracking.insert(place);
-            }
-            (Some("objref"), _)
-                if attribute(data, NFTA_OBJREF_IMM_TYPE) == Some(&NFT_OBJECT_QUOTA) =>
-            {
-                found.each_packet.insert(place);
-            }
-            // What a map says for each packet, and what a set counts for each of its elements.
-            (Some("objref"), _) if attribute(data, NFTA_OBJREF_SET_NAME).is_some() => {
-                found.each_packet.insert(place);
-            }
-            (Some("dynset"), _)
-                if [NFTA_DYNSET_EXPR, NFTA_DYNSET_EXPRESSIONS]
-                    .iter()
-                    .any(|kind| attribute(data, *kind).is_some()) =>
-            {
-                found.each_packet.insert(place);
-            }
-            (Some("ct" | "connlimit" | "flow_offload" | "synproxy" | "quota" | "queue"), _)
-            | (Some("target"), Some("NFQUEUE" | "SYNPROXY"))
-            | (Some("match"), Some("connmark" | "connbytes" | "connlimit" | "helper" | "quota")) => {
-                found.each_packet.insert(place);
-            }
-            _ => {}
-        }
+        note_expression(found, &place, expression);
     }
     Some(())
+}
+
+fn note_expression(found: &mut Found, place: &str, expression: &[u8]) {
+    let name = attribute(expression, NFTA_EXPR_NAME).map(text);
+    let data = attribute(expression, NFTA_EXPR_DATA).unwrap_or_default();
+    let compat = attribute(data, NFTA_COMPAT_NAME).map(text);
+    let is_mark = attribute(data, NFTA_META_KEY) == Some(&NFT_META_MARK);
+    match (name.as_deref(), compat.as_deref()) {
+        (Some("meta"), _) if is_mark && attribute(data, NFTA_META_SREG).is_some() => {
+            found.marks.insert(place.to_owned());
+        }
+        (Some("target"), Some("MARK" | "CONNMARK")) => {
+            found.marks.insert(place.to_owned());
+        }
+        (Some("nat" | "masq" | "redir"), _)
+        | (Some("target"), Some("SNAT" | "DNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP")) => {
+            found.translation.insert(place.to_owned());
+        }
+        (Some("ct"), _) if is_lasting(data) => {
+            found.tracking.insert(place.to_owned());
+        }
+        (Some("match"), Some("conntrack" | "state")) => {
+            found.tracking.insert(place.to_owned());
+        }
+        (Some("objref"), _) if attribute(data, NFTA_OBJREF_IMM_TYPE) == Some(&NFT_OBJECT_QUOTA) => {
+            found.each_packet.insert(place.to_owned());
+        }
+        // What a map says for each packet.
+        (Some("objref"), _) if attribute(data, NFTA_OBJREF_SET_NAME).is_some() => {
+            found.each_packet.insert(place.to_owned());
+        }
+        // What the rule has a set do for each of its elements.
+        (Some("dynset"), _) => {
+            let several = attribute(data, NFTA_DYNSET_EXPRESSIONS).map(attributes);
+            let several = several.into_iter().flatten().map(|(_, one)| one);
+            for one in attribute(data, NFTA_DYNSET_EXPR).into_iter().chain(several) {
+                note_expression(found, place, one);
+            }
+        }
+        (Some("ct" | "connlimit" | "flow_offload" | "synproxy" | "quota" | "queue"), _)
+        | (Some("target"), Some("NFQUEUE" | "SYNPROXY"))
+        | (Some("match"), Some("connmark" | "connbytes" | "connlimit" | "helper" | "quota")) => {
+            found.each_packet.insert(place.to_owned());
+        }
+        _ => {}
+    }
 }
 
 /// Whether an expression reads something of a connection that lasts.
