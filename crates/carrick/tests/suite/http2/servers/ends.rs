@@ -309,7 +309,7 @@ fn clients_that_give_up_end_nobody_elses_responses() {
     let server = Server::listen(&place);
     let address = server.address();
     let (sender, waits) = mpsc::channel();
-    let serving = server.serve(move |mut peer, _| {
+    let serving = server.serve(move |mut peer, number| {
         peer.read_exact(24);
         let mut raw = RawClient { peer };
         raw.send(SETTINGS, 0, 0, &[]);
@@ -318,7 +318,10 @@ fn clients_that_give_up_end_nobody_elses_responses() {
             match (frame.kind, waiting) {
                 (HEADERS, None) => {
                     waiting = Some(frame.stream);
-                    sender.send(()).expect("the test");
+                    sender.send(number).expect("the test");
+                    if number > 0 {
+                        raw.send(HEADERS, END_HEADERS | END_STREAM, frame.stream, &[0x88]);
+                    }
                 }
                 (HEADERS, Some(_)) => {
                     raw.send(HEADERS, END_HEADERS, frame.stream, &[0x88]);
@@ -360,9 +363,9 @@ fn clients_that_give_up_end_nobody_elses_responses() {
     assert_eq!(&client.read_response("GET").body[..], b"ok");
     // The server might end this connection at the next: another request goes by another one, whose first it is.
     client.send(GET);
-    waits
-        .recv_timeout(crate::support::PATIENCE)
-        .expect("another connection");
+    let number = waits.recv_timeout(crate::support::PATIENCE);
+    assert_eq!(number, Ok(1));
+    assert_eq!(client.read_response("GET").body, b"");
 }
 
 #[test]
