@@ -72,6 +72,7 @@ mod last_bytes;
 mod leg;
 mod lifecycle;
 mod loopback;
+pub mod netlink;
 mod outcome;
 mod pacing;
 pub mod probe;

@@ -1,5 +1,5 @@
 //! Finds rules that any carrick has made in this network namespace, by names and numbers that only carrick uses.
-use super::claim::Key;
+use super::claim::{self, Key};
 use super::rules::{self, Family, PROTOCOL};
 use super::tools::{IP, NFT};
 use crate::config::plan::Interception;
@@ -199,14 +199,11 @@ fn has_routes(family: Family, table: u32) -> io::Result<bool> {
 /// carrick's nft tables.
 fn tables() -> io::Result<Vec<Made>> {
     let mut made = Vec::new();
-    for line in NFT.run(&["list", "tables", "inet"], "")?.lines() {
-        let name = line.rsplit(' ').next().unwrap_or_default();
-        let port = name
-            .strip_prefix(rules::TABLE_PREFIX)
-            .and_then(|port| port.parse().ok());
-        if let Some(port) = port
+    for name in table_names()? {
+        let port = name.strip_prefix(rules::TABLE_PREFIX);
+        if let Some(port) = port.and_then(|port| port.parse().ok())
             // Another carrick may have removed it just now.
-            && is_carricks(name).unwrap_or(false)
+            && table(&name).is_ok_and(|table| table.is_some_and(|table| table.is_carricks))
         {
             made.push(Made::Table { port });
         }
@@ -214,13 +211,35 @@ fn tables() -> io::Result<Vec<Made>> {
     Ok(made)
 }
 
-/// Whether an existing nft table was made by carrick.
+/// An nft table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Its first line, with a number that no later one has.
+    handle: String,
+    /// Whether a carrick has made it.
+    pub is_carricks: bool,
+}
+
+/// The nft table of this name; `None`: there is none.
 ///
 /// # Errors
-/// It is gone; or see [`find`].
-pub fn is_carricks(name: &str) -> io::Result<bool> {
-    let text = NFT.run(&["list", "table", "inet", name], "")?;
-    Ok(text.contains(&format!("comment \"{}\"", rules::COMMENT)))
+/// See [`find`].
+pub fn table(name: &str) -> io::Result<Option<Table>> {
+    // Without the elements of its sets.
+    match NFT.run(&["-a", "-t", "list", "table", "inet", name], "") {
+        Ok(text) => Ok(Some(Table {
+            handle: text.lines().next().unwrap_or_default().to_owned(),
+            is_carricks: text.contains(&format!("comment \"{}\"", rules::COMMENT)),
+        })),
+        Err(error) if table_names()?.iter().any(|one| one == name) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn table_names() -> io::Result<Vec<String>> {
+    let text = NFT.run(&["list", "tables", "inet"], "")?;
+    let names = text.lines().filter_map(|line| line.rsplit(' ').next());
+    Ok(names.map(str::to_owned).collect())
 }
 
 fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
@@ -244,25 +263,54 @@ fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
     })
 }
 
-/// The priority of the first rule of `ip rule` after the one for local addresses, which always comes first.
+/// Before which priority of `ip rule` an interception's rules are to be made, so that only the one for local addresses precedes them.
+/// `None`: they are all there, and need not move.
 ///
 /// # Errors
-/// There is no room for carrick's rules before it; or the tool fails.
-pub fn first_rule(family: Family) -> io::Result<u32> {
+/// There is no room for them; or the tool fails.
+pub fn place(interception: &Interception, family: Family) -> io::Result<Option<u32>> {
     /// The rule for table `main`, as the kernel makes it.
     const MAIN: u32 = 32_766;
-    let rules = list(family, &["rule", "show"])?.into_iter();
-    let first = rules
-        .map(|line| line.priority)
-        .filter(|priority| *priority > 0);
-    let first = first.min().unwrap_or(MAIN);
-    if first > rules::RULES_MAX {
-        return Ok(first);
+    /// Programs that let the kernel choose a number get the first, and carrick's go before it: each time they do, numbers become lower.
+    const NEAR: u32 = 1_000;
+    let rules = list(family, &["rule", "show"])?;
+    let rules = || rules.iter().filter(|line| line.priority > 0);
+    let foreign = rules().filter(|line| !line.is_ours());
+    let foreign = foreign.map(|line| line.priority).min().unwrap_or(MAIN);
+    let keys = claim::keys(interception);
+    let is_own = |mark| keys.contains(&Key::Mark(mark));
+    let in_place = rules().filter(|line| {
+        line.is_ours()
+            && line.mark().is_some_and(is_own)
+            && (foreign.saturating_sub(NEAR)..foreign).contains(&line.priority)
+    });
+    if in_place.count() == rules::rule_count(interception) {
+        return Ok(None);
+    }
+    // The highest numbers that are free.
+    let mut before = foreign;
+    let in_the_way = |before| {
+        let taken = rules().map(|line| line.priority);
+        let taken = taken.filter(|one| *one < before && before - *one <= rules::RULES_MAX);
+        taken.min()
+    };
+    while let Some(taken) = in_the_way(before) {
+        before = taken;
+    }
+    if before > rules::RULES_MAX {
+        return Ok(Some(before));
     }
     Err(io::Error::other(format!(
-        "carrick's rules do not fit before the rule with priority {first} of `ip {} rule`: give that rule a higher number",
+        "carrick's rules do not fit before the rule with priority {foreign} of `ip {} rule`: give that rule a higher number",
         family.option()
     )))
+}
+
+/// That the name of an interception's nft table is taken.
+pub fn foreign_table(name: &str) -> io::Error {
+    io::Error::other(format!(
+        "another program has made the nft table inet {name}: rename it, or use another port for the transparent listener"
+    ))
 }
 
 /// Checks that an interception shares nothing with rules of other programs.
@@ -271,14 +319,8 @@ pub fn first_rule(family: Family) -> io::Result<u32> {
 /// It does; says with what, and what to choose instead.
 pub fn check_foreign(interception: &Interception) -> io::Result<()> {
     let name = rules::table_name(interception.listener.port());
-    let names = NFT.run(&["list", "tables", "inet"], "")?;
-    if names
-        .lines()
-        .any(|line| line.rsplit(' ').next() == Some(&name))
-    {
-        return Err(io::Error::other(format!(
-            "another program has made the nft table inet {name}: rename it, or use another port for the transparent listener"
-        )));
+    if table(&name)?.is_some() {
+        return Err(foreign_table(&name));
     }
     for family in Family::ALL {
         let mut rules = list(family, &["rule", "show"])?.into_iter();

@@ -12,6 +12,7 @@ mod probe;
 mod rules;
 pub mod supervisor;
 mod tools;
+mod upkeep;
 
 pub use clean::{Cleaned, clean};
 pub use left_out::{Pair, SupervisorPipe};

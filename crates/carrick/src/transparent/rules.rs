@@ -351,17 +351,27 @@ pub fn nft_leave_out(request: &ExclusionRequest) -> String {
 /// Maximum number of rules of `ip rule` for one family of an interception.
 pub const RULES_MAX: u32 = 4;
 
-/// Creates the route and the rules of one family, the last of them just before the rule with priority `before`.
+/// How many of them an interception has.
+pub fn rule_count(interception: &Interception) -> usize {
+    3 + usize::from(interception.local.is_some())
+}
+
+/// Creates the route of one family, whether it is there or not.
+pub fn ip_route(interception: &Interception) -> String {
+    let table = interception.table;
+    format!("route replace local default dev lo table {table} protocol {PROTOCOL}\n")
+}
+
+/// Creates the rules of one family, the last of them just before the rule with priority `before`.
 ///
 /// Incoming packets with the mark are looked up in the table. Locally sent packets (`iif lo`) skip it: replies can carry the mark of the
 /// packet they answer (`net.ipv4.tcp_fwmark_accept`), and so can the reverse path check (`net.ipv4.conf.all.src_valid_mark`, in the
 /// kernel's `__fib_validate_source`). So connections of local clients have another mark.
-pub fn ip_install(interception: &Interception, before: u32) -> String {
+pub fn ip_rules(interception: &Interception, before: u32) -> String {
     let Interception { mark, table, .. } = interception;
     let (first, second, last) = (before - 3, before - 2, before - 1);
     let mut text = format!(
-        "route add local default dev lo table {table} protocol {PROTOCOL}\n\
-         rule add priority {last} fwmark {mark} nop protocol {PROTOCOL}\n\
+        "rule add priority {last} fwmark {mark} nop protocol {PROTOCOL}\n\
          rule add priority {second} fwmark {mark} lookup {table} protocol {PROTOCOL}\n\
          rule add priority {first} fwmark {mark} iif lo goto {last} protocol {PROTOCOL}\n"
     );

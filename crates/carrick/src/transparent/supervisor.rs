@@ -1,17 +1,21 @@
-//! The rule supervisor: makes the rules, waits until carrick is gone, and removes them. It is the only part of carrick that keeps a
-//! privilege after the start, `CAP_NET_ADMIN`; after its task it reads only lines of one form, and the end of a pipe.
+//! The rule supervisor: makes the rules, makes again what other programs remove, waits until carrick is gone, and removes them. It is the
+//! only part of carrick that keeps a privilege after the start, `CAP_NET_ADMIN`; after its task it reads only lines of one form, the end of
+//! a pipe, and the kernel's messages about routing rules and nft tables.
 use super::claim::Claim;
 use super::left_out::{DRAIN, ExclusionRequest, LINE_BYTES_MAX};
-use super::leftovers::{self, Made};
+use super::leftovers::{self, Made, Table};
 use super::rules::{self, Family};
 use super::tools::{IP, NFT};
+use super::upkeep::{Next, Upkeep};
 use super::{READY, Task, claim};
 use crate::config::plan::Interception;
 use crate::privileges;
 use crate::telemetry::messages;
 use nix::sys::signal::{SigSet, Signal};
 use rustix::thread::CapabilitySet;
-use std::io::{self, BufRead, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 
 /// Runs the supervisor to its end.
 ///
@@ -31,7 +35,8 @@ pub fn keep() -> io::Result<()> {
     .into_iter()
     .collect();
     signals.thread_block()?;
-    let mut input = io::stdin().lock();
+    let pipe = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut input = BufReader::new(File::from(pipe));
     let mut line = String::new();
     input.read_line(&mut line)?;
     let task: Task = serde_json::from_str(&line).map_err(|_| {
@@ -40,7 +45,8 @@ pub fn keep() -> io::Result<()> {
             "carrick starts this command itself, for transparent listeners; do not run it by hand",
         )
     })?;
-    let made = begin(&task);
+    let mut keeper = Keeper::new(&task.interceptions);
+    let made = keeper.begin(&task);
     if made.is_err() {
         // Undo a partial set-up; its own failures only follow from the first error.
         let _ = remove(&task.interceptions);
@@ -55,48 +61,186 @@ pub fn keep() -> io::Result<()> {
     if made.is_err() {
         return Ok(());
     }
-    serve(&mut input, &task.interceptions);
+    keeper.serve(&mut input);
     remove(&task.interceptions)
 }
 
-/// Executes requests until the pipe is closed.
-fn serve(input: &mut impl BufRead, interceptions: &[Interception]) {
-    let mut line = String::new();
-    loop {
-        line.clear();
-        let limit = LINE_BYTES_MAX as u64;
-        match input.by_ref().take(limit).read_line(&mut line) {
-            Ok(0) => return,
-            Ok(_) => {}
-            // Not UTF-8: handled as an invalid line.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
-            Err(_) => return,
+/// Keeps the rules as they are to be.
+struct Keeper<'t> {
+    interceptions: &'t [Interception],
+    /// `None`: changes by other programs are not noticed.
+    upkeep: Option<Upkeep>,
+    /// The nft tables that this process has made, in the order of the interceptions.
+    tables: Vec<Option<Table>>,
+    is_draining: bool,
+    /// What could not be made again, so that it is said once.
+    failures: Vec<String>,
+}
+
+impl<'t> Keeper<'t> {
+    fn new(interceptions: &'t [Interception]) -> Self {
+        Self {
+            interceptions,
+            upkeep: None,
+            tables: vec![None; interceptions.len()],
+            is_draining: false,
+            failures: Vec::new(),
         }
+    }
+
+    /// Makes the rules.
+    fn begin(&mut self, task: &Task) -> io::Result<()> {
+        privileges::keep_only(task.account.as_ref(), CapabilitySet::NET_ADMIN)?;
+        for made in leftovers::find()? {
+            if is_own(self.interceptions, made.key()) {
+                made.remove()?;
+            } else if let Some(_claim) = Claim::try_take(made.key())? {
+                // Claimed during removal, so that no other carrick makes it meanwhile.
+                made.remove()?;
+            }
+        }
+        self.upkeep = Upkeep::begin().inspect_err(tell_deaf).ok();
+        for (number, interception) in self.interceptions.iter().enumerate() {
+            leftovers::check_foreign(interception)?;
+            // Routing of marked packets first, then the rules that mark them.
+            for family in Family::ALL {
+                if family.is_in(interception) {
+                    route(interception, family)?;
+                }
+            }
+            self.filter(number)?;
+        }
+        Ok(())
+    }
+
+    /// Executes requests, and makes rules again that other programs have removed, until the pipe is closed.
+    fn serve(&mut self, input: &mut BufReader<File>) {
+        let mut line = String::new();
+        loop {
+            if input.buffer().is_empty()
+                && let Some(upkeep) = &mut self.upkeep
+            {
+                match upkeep.next(input.get_ref()) {
+                    Ok(Next::Read) => {}
+                    Ok(Next::Look) => {
+                        self.repair();
+                        continue;
+                    }
+                    Err(error) => {
+                        tell_deaf(&error);
+                        self.upkeep = None;
+                    }
+                }
+            }
+            line.clear();
+            let limit = LINE_BYTES_MAX as u64;
+            match input.by_ref().take(limit).read_line(&mut line) {
+                Ok(0) => return,
+                Ok(_) => {}
+                // Not UTF-8: handled as an invalid line.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
+                Err(_) => return,
+            }
+            self.execute(&line);
+        }
+    }
+
+    fn execute(&mut self, line: &str) {
         if line == DRAIN {
-            pass_local(interceptions);
-            continue;
+            self.is_draining = true;
+            return self.interceptions.iter().for_each(pass_local);
         }
         let request = line.strip_suffix('\n').and_then(ExclusionRequest::parse);
         let request = request.filter(|request| {
-            let mut listeners = interceptions.iter().map(|one| one.listener.port());
+            let mut listeners = self.interceptions.iter().map(|one| one.listener.port());
             listeners.any(|port| port == request.port)
         });
         let Some(request) = request else {
-            tell("ignoring a line that is not in carrick's format");
-            continue;
+            return tell("ignoring a line that is not in carrick's format");
         };
         if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_leave_out(&request)) {
             tell(&format!("`{request}`: {error}"));
         }
     }
+
+    /// Makes again what is gone, and what is no longer before other programs' rules. Continues after a failure.
+    fn repair(&mut self) {
+        let (mut repaired, mut failures) = (Vec::new(), Vec::new());
+        let mut note = |outcome: io::Result<bool>, what: String| match outcome {
+            Ok(true) => repaired.push(what),
+            Ok(false) => {}
+            Err(error) => failures.push(error.to_string()),
+        };
+        for (number, interception) in self.interceptions.iter().enumerate() {
+            for family in Family::ALL {
+                if family.is_in(interception) {
+                    let (option, mark) = (family.option(), interception.mark);
+                    let what = format!("the routing by `ip {option} rule` of the mark {mark}");
+                    note(route(interception, family), what);
+                }
+            }
+            let name = rules::table_name(interception.listener.port());
+            note(self.filter(number), format!("the nft table inet {name}"));
+        }
+        if !repaired.is_empty() {
+            tell(&format!(
+                "another program had removed, or preceded by rules of its own, {}: made again",
+                repaired.join(", ")
+            ));
+            self.upkeep.iter_mut().for_each(Upkeep::repaired);
+        }
+        if !failures.is_empty() {
+            self.upkeep.iter_mut().for_each(Upkeep::failed);
+        }
+        for failure in &failures {
+            if !self.failures.contains(failure) {
+                tell(&format!("{failure}; trying again every ten seconds"));
+            }
+        }
+        self.failures = failures;
+    }
+
+    /// Makes the nft table of the interception with this number, unless it is there as this process has made it; whether that was
+    /// necessary.
+    fn filter(&mut self, number: usize) -> io::Result<bool> {
+        let (Some(interception), Some(made)) =
+            (self.interceptions.get(number), self.tables.get_mut(number))
+        else {
+            return Ok(false);
+        };
+        let name = rules::table_name(interception.listener.port());
+        let there = leftovers::table(&name)?;
+        let mut text = String::new();
+        if let Some(there) = &there {
+            if made.as_ref() == Some(there) {
+                return Ok(false);
+            }
+            if !there.is_carricks {
+                return Err(leftovers::foreign_table(&name));
+            }
+            // As a firewall has once saved it.
+            text = rules::nft_remove(&name);
+        }
+        let own_marks: Vec<u32> = self.interceptions.iter().map(|one| one.mark).collect();
+        text += &rules::nft_install(interception, &own_marks);
+        let advice =
+            " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? See `carrick doctor`)";
+        NFT.run(&["-f", "-"], &text)
+            .map_err(|error| explained(interception, &error, advice))?;
+        *made = leftovers::table(&name)?;
+        if self.is_draining {
+            pass_local(interception);
+        }
+        Ok(true)
+    }
 }
 
 /// Has new connections of this machine's programs bypass carrick, which closes its listeners.
-fn pass_local(interceptions: &[Interception]) {
-    for interception in interceptions.iter().filter(|one| one.local.is_some()) {
-        if let Err(error) = NFT.run(&["-f", "-"], &rules::nft_pass_local(interception)) {
-            tell(&error.to_string());
-        }
+fn pass_local(interception: &Interception) {
+    if interception.local.is_some()
+        && let Err(error) = NFT.run(&["-f", "-"], &rules::nft_pass_local(interception))
+    {
+        tell(&error.to_string());
     }
 }
 
@@ -105,22 +249,11 @@ fn tell(what: &str) {
     messages::tell(&format!("carrick's rule supervisor: {what}\n"));
 }
 
-fn begin(task: &Task) -> io::Result<()> {
-    privileges::keep_only(task.account.as_ref(), CapabilitySet::NET_ADMIN)?;
-    for made in leftovers::find()? {
-        if is_own(&task.interceptions, made.key()) {
-            made.remove()?;
-        } else if let Some(_claim) = Claim::try_take(made.key())? {
-            // Claimed during removal, so that no other carrick makes it meanwhile.
-            made.remove()?;
-        }
-    }
-    let own_marks: Vec<u32> = task.interceptions.iter().map(|one| one.mark).collect();
-    for interception in &task.interceptions {
-        leftovers::check_foreign(interception)?;
-        install(interception, &own_marks)?;
-    }
-    Ok(())
+/// That changes will not be noticed.
+fn tell_deaf(error: &io::Error) {
+    tell(&format!(
+        "cannot hear from the kernel when other programs change rules: {error}. Restart carrick after such changes"
+    ));
 }
 
 fn is_own(interceptions: &[Interception], key: claim::Key) -> bool {
@@ -129,32 +262,34 @@ fn is_own(interceptions: &[Interception], key: claim::Key) -> bool {
         .any(|interception| claim::keys(interception).contains(&key))
 }
 
-/// Routing of marked packets first, then the rules that mark them.
-fn install(interception: &Interception, own_marks: &[u32]) -> io::Result<()> {
-    let explain = |error: io::Error, advice: &str| {
-        io::Error::new(
-            error.kind(),
-            format!(
-                "cannot make the rules for the transparent listener {}: {error}{advice}",
-                interception.listener
-            ),
-        )
+/// Routes marked packets of one family, by rules before all others; whether anything was missing.
+fn route(interception: &Interception, family: Family) -> io::Result<bool> {
+    let run = |text: &str| {
+        let advice = " (is the interface lo up, and is this address family enabled?)";
+        IP.run(&[family.option(), "-batch", "-"], text)
+            .map_err(|error| explained(interception, &error, advice))
     };
-    for family in Family::ALL {
-        if family.is_in(interception) {
-            let text = rules::ip_install(interception, leftovers::first_rule(family)?);
-            IP.run(&[family.option(), "-batch", "-"], &text)
-                .map_err(|error| {
-                    explain(
-                        error,
-                        " (is the interface lo up, and is this address family enabled?)",
-                    )
-                })?;
-        }
+    let table = interception.table;
+    let has_route = leftovers::routes(family)?.contains(&Made::Route { family, table });
+    if !has_route {
+        run(&rules::ip_route(interception))?;
     }
-    NFT.run(&["-f", "-"], &rules::nft_install(interception, own_marks))
-        .map_err(|error| explain(error, " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? See `carrick doctor`)"))?;
-    Ok(())
+    let Some(before) = leftovers::place(interception, family)? else {
+        return Ok(!has_route);
+    };
+    let old = leftovers::routing_rules(family)?;
+    run(&rules::ip_rules(interception, before))?;
+    let keys = claim::keys(interception);
+    let mut old = old.iter().filter(|made| keys.contains(&made.key()));
+    old.try_for_each(Made::remove)?;
+    Ok(true)
+}
+
+fn explained(interception: &Interception, error: &io::Error, advice: &str) -> io::Error {
+    let listener = interception.listener;
+    let text =
+        format!("cannot make the rules for the transparent listener {listener}: {error}{advice}");
+    io::Error::new(error.kind(), text)
 }
 
 /// First the rules that mark packets, then routing. Continues after a failure; returns the first one.
@@ -162,8 +297,8 @@ fn remove(interceptions: &[Interception]) -> io::Result<()> {
     let mut outcome = Ok(());
     for interception in interceptions {
         let port = interception.listener.port();
-        // A firewall may have removed it; then removing it does nothing.
-        if leftovers::is_carricks(&rules::table_name(port)).unwrap_or(true) {
+        let table = leftovers::table(&rules::table_name(port));
+        if table.is_ok_and(|table| table.is_some_and(|table| table.is_carricks)) {
             outcome = outcome.and(Made::Table { port }.remove());
         }
     }

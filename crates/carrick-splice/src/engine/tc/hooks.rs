@@ -32,7 +32,6 @@ mod error;
 mod filters;
 mod foreign;
 mod interface;
-mod netlink;
 pub(super) mod pins;
 mod route;
 pub(super) mod tcx;

@@ -180,7 +180,7 @@ fn programs_of_this_machine_have_a_mark_of_their_own_and_carrick_is_let_through(
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!nft_install(&interception("[::]:8080"), &[17]).contains("hook output"));
-    let rules = ip_install(&local, 32_766);
+    let rules = ip_rules(&local, 32_766);
     assert!(
         rules.contains("rule add priority 32762 fwmark 18 lookup 1717"),
         "{rules}"
@@ -220,9 +220,12 @@ fn a_pair_that_is_left_out_is_there_once() {
 #[test]
 fn routes_and_rules_are_carricks() {
     assert_eq!(
-        ip_install(&interception("0.0.0.0:8080"), 32_766),
-        "route add local default dev lo table 1717 protocol 196\n\
-         rule add priority 32765 fwmark 17 nop protocol 196\n\
+        ip_route(&interception("0.0.0.0:8080")),
+        "route replace local default dev lo table 1717 protocol 196\n"
+    );
+    assert_eq!(
+        ip_rules(&interception("0.0.0.0:8080"), 32_766),
+        "rule add priority 32765 fwmark 17 nop protocol 196\n\
          rule add priority 32764 fwmark 17 lookup 1717 protocol 196\n\
          rule add priority 32763 fwmark 17 iif lo goto 32765 protocol 196\n"
     );

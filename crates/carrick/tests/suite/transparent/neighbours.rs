@@ -5,6 +5,7 @@ use super::*;
 use crate::outliving::bed::on;
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
+use crate::support::wait_until;
 use rustix::process::{Pid, Signal, Uid, kill_process};
 use rustix::thread::set_thread_res_uid;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -117,7 +118,7 @@ fn what_any_user_has_claimed_is_refused_with_the_name_of_user_and_process() {
     assert!(code == Some(0) && said.contains(&part), "{said}");
     drop(stranger);
     // A process that another test has just forked may have the socket until it runs its program.
-    crate::support::wait_until("the end of the claim", || {
+    wait_until("the end of the claim", || {
         let (code, said) = bed.command(&["clean"]);
         assert_eq!(code, Some(0), "{said}");
         said.contains("removed")
@@ -173,7 +174,7 @@ fn the_next_process_waits_for_the_rules_of_a_draining_one() {
         .stdout(Stdio::null())
         .spawn()
         .expect("curl");
-    crate::support::wait_until("a request under way", || {
+    wait_until("a request under way", || {
         let open = old.metric(&bed, "carrick_upstream_connections_opened_total");
         open > 0.5
     });
@@ -277,15 +278,101 @@ fn rules_of_others_are_left_as_they_are() {
     assert_eq!(without_counts(), before);
 }
 
+/// A firewall that is loaded, systemd-networkd that starts, a VPN that comes up.
 #[test]
-fn a_firewall_that_flushes_everything_does_not_confuse_the_end() {
+fn what_others_remove_or_precede_is_made_again() {
     let Some(bed) = Bed::build() else { return };
     let before = bed.rules();
     let carrick = bed.carrick(SWITCH);
+    let during = bed.rules();
+    for commands in [
+        &["nft flush ruleset"][..],
+        &[
+            "ip -4 rule flush protocol 196",
+            "ip -6 rule flush protocol 196",
+        ],
+        &[
+            "ip -4 route flush table 108080",
+            "ip -6 route flush table 108080",
+        ],
+    ] {
+        for command in commands {
+            let (tool, arguments) = command.split_once(' ').expect("a tool");
+            let arguments: Vec<&str> = arguments.split(' ').collect();
+            bed.router.run(tool, &arguments).expect(tool);
+        }
+        wait_until(commands[0], || bed.rules() == during);
+        for url in ["http://10.2.0.2/", "http://[fd00:2::2]/"] {
+            assert!(bed.curl(url).contains(VIA), "{commands:?}");
+        }
+    }
+    for family in ["-4", "-6"] {
+        let vpn = [family, "rule", "add", "priority", "100", "lookup", "main"];
+        bed.router.run("ip", &vpn).expect("ip");
+    }
+    let numbers = |family| {
+        let text = bed.router.run("ip", &[family, "rule"]).expect("rules");
+        let lines = text.lines().filter(|line| line.contains("0x1a630"));
+        let number = |line: &str| {
+            line.split(':')
+                .next()
+                .and_then(|number| number.parse().ok())
+        };
+        lines.filter_map(number).collect::<Vec<u32>>()
+    };
+    for family in ["-4", "-6"] {
+        wait_until("the first place", || numbers(family) == [97, 98, 99]);
+        let vpn = [family, "rule", "del", "priority", "100", "lookup", "main"];
+        bed.router.run("ip", &vpn).expect("ip");
+    }
+    // Not so far before the others that there will be no room some day.
+    wait_until("the first numbers", || bed.rules() == during);
+    // A firewall has saved carrick's table, of another day.
+    let saved = bed.router.run("nft", &["list", "ruleset"]).expect("nft");
+    let saved = saved.replace("tcp dport 80 ", "tcp dport 81 ");
+    let file = bed.write("saved.nft", &format!("flush ruleset\n{saved}"));
+    let load = ["-f", &file.display().to_string()];
+    bed.router.run("nft", &load).expect("nft");
+    wait_until("today's table", || bed.rules() == during);
+    for url in ["http://10.2.0.2/", "http://[fd00:2::2]/"] {
+        assert!(bed.curl(url).contains(VIA), "{url}");
+    }
+    // No time to make it again.
     bed.router.run("nft", &["flush", "ruleset"]).expect("nft");
-    assert!(bed.curl("http://10.2.0.2/").contains("via= "));
     let said = carrick.stop();
     assert!(!said.contains("ERROR"), "{said}");
+    assert!(said.contains("the nft table inet carrick-8080: made again"));
+    assert_eq!(bed.rules(), before);
+}
+
+/// Rules of which one has the first place, and no room for others before it.
+#[test]
+fn what_cannot_be_made_again_is_said_and_tried_again() {
+    let Some(bed) = Bed::build() else { return };
+    let before = bed.rules();
+    let carrick = bed.carrick(SWITCH);
+    let during = bed.rules();
+    lines(&bed.router, &["rule add priority 2 lookup main"]);
+    let said = carrick.said.wait_for("trying again every ten seconds");
+    let said = said.expect("a message");
+    assert!(
+        said.contains("do not fit before the rule with priority 2 of `ip -4 rule`"),
+        "{said}"
+    );
+    // The rest is made again.
+    bed.router.run("nft", &["flush", "ruleset"]).expect("nft");
+    wait_until("the table", || {
+        let tables = bed.router.run("nft", &["list", "tables"]);
+        tables.expect("nft").contains("carrick-8080")
+    });
+    lines(&bed.router, &["rule del priority 2 lookup main"]);
+    bed.router
+        .run("ip", &["-4", "rule", "flush", "protocol", "196"])
+        .expect("ip");
+    wait_until("all", || bed.rules() == during);
+    assert!(bed.curl("http://10.2.0.2/").contains(VIA));
+    let said = carrick.stop();
+    assert_eq!(said.matches("do not fit").count(), 1, "{said}");
     assert_eq!(bed.rules(), before);
 }
 

@@ -1,7 +1,7 @@
 //! Hears of changes of links, addresses, routes, rules and tc filters, from the kernel.
 
 use super::HookError;
-use super::netlink::{self, Family};
+use crate::netlink::{self, Family};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::io;

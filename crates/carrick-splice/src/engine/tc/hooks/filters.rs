@@ -1,7 +1,7 @@
 //! The tc filters and qdiscs of an interface, as the kernel lists them. Needs no privileges.
 
 use super::Direction;
-use super::netlink::{self, Family, attribute, text, u32_at};
+use crate::netlink::{self, Family, attribute, text, u32_at};
 use std::io;
 
 /// linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h

@@ -1,6 +1,6 @@
 //! The network interfaces of this network namespace, and which of them can carry the packet engine.
 
-use super::netlink::{self, Family, attribute, attributes, u16_at, u32_at};
+use crate::netlink::{self, Family, attribute, attributes, u16_at, u32_at};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
 //! Asks the kernel by which interface packets leave.
 
-use super::netlink::{self, Family};
+use crate::netlink::{self, Family};
 use std::io;
 use std::net::IpAddr;
 

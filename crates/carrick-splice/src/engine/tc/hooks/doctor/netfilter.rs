@@ -2,8 +2,7 @@
 
 use super::Obstacle;
 use crate::Reason;
-use crate::engine::tc::hooks::netlink;
-use crate::engine::tc::hooks::netlink::{Family, Message, attribute, attributes, text};
+use crate::netlink::{self, Family, Message, attribute, attributes, text};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;

@@ -2,8 +2,7 @@
 
 use super::Obstacle;
 use crate::Reason;
-use crate::engine::tc::hooks::netlink;
-use crate::engine::tc::hooks::netlink::{Family, attribute, u32_at};
+use crate::netlink::{self, Family, attribute, u32_at};
 use std::io;
 
 /// linux/rtnetlink.h, linux/fib_rules.h

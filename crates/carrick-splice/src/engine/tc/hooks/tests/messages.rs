@@ -1,8 +1,8 @@
 //! Names in the directory, and malformed messages.
 
 use crate::engine::tc::hooks::Direction;
-use crate::engine::tc::hooks::netlink::{attribute, attributes, split};
 use crate::engine::tc::hooks::pins::{PinEntry, Record};
+use crate::netlink::{attribute, attributes, split};
 use proptest::prelude::*;
 
 #[test]

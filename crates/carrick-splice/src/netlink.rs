@@ -1,4 +1,4 @@
-//! Asking the kernel by netlink: dumps of links, filters, rules, and the attributes that they consist of.
+//! Asking the kernel by netlink: dumps of links, filters, rules, and the attributes that they consist of; and hearing of changes.
 //!
 //! What is asked here is a few dumps of five kinds, nftables among them, which no one crate has; so the messages are read by
 //! hand, and the sockets are those of `rustix`. No message is trusted: what is too short is left out.
@@ -26,9 +26,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// So often a dump is begun again that changed while it was read.
 const DUMP_TRIES: usize = 8;
 
-/// Whom to ask.
+/// Whom to ask, or to hear from.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Family {
+pub enum Family {
     /// Links, addresses, routes, rules, tc.
     Route,
     /// nftables.
@@ -37,15 +37,18 @@ pub(super) enum Family {
 
 /// A message of the kernel.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(crate) struct Message {
     /// `RTM_NEWLINK` and the like.
-    pub(super) kind: u16,
+    pub(crate) kind: u16,
     /// What follows the header.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
-/// Opens a socket that hears of the multicast `groups` (a bit each; 0: none).
-pub(super) fn open(family: Family, groups: u32, flags: SocketFlags) -> io::Result<OwnedFd> {
+/// Opens a socket that hears of the multicast `groups` (a bit each; 0: none), in this thread's network namespace.
+///
+/// # Errors
+/// Those of `socket(2)` and `bind(2)`; groups of nftables need `CAP_NET_ADMIN`.
+pub fn open(family: Family, groups: u32, flags: SocketFlags) -> io::Result<OwnedFd> {
     let protocol = match family {
         Family::Route => None,
         Family::Netfilter => Some(NETFILTER),
@@ -61,7 +64,7 @@ pub(super) fn open(family: Family, groups: u32, flags: SocketFlags) -> io::Resul
 }
 
 /// All objects of a kind, in one consistent answer. Blocks for as long as the kernel needs.
-pub(super) fn dump(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+pub(crate) fn dump(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
     for _ in 0..DUMP_TRIES {
         if let Some(messages) = try_dump(family, kind, body)? {
             return Ok(messages);
@@ -73,13 +76,13 @@ pub(super) fn dump(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Mes
 }
 
 /// What the kernel answers to one question.
-pub(super) fn ask(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
+pub(crate) fn ask(family: Family, kind: u16, body: &[u8]) -> io::Result<Vec<Message>> {
     let answer = exchange(family, kind, NLM_F_REQUEST | NLM_F_ACK, body)?;
     Ok(answer.unwrap_or_default())
 }
 
 /// Appends an attribute.
-pub(super) fn put_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(crate) fn put_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let length = 4 + value.len();
     body.extend_from_slice(&(length as u16).to_ne_bytes());
     body.extend_from_slice(&kind.to_ne_bytes());
@@ -136,10 +139,10 @@ fn exchange(
 }
 
 /// One datagram of the kernel's; `None` if somebody else sent it.
-pub(super) fn receive<'b>(
-    socket: &OwnedFd,
-    buffer: &'b mut [u8],
-) -> Result<Option<&'b [u8]>, Errno> {
+///
+/// # Errors
+/// Those of `recvfrom(2)`, `NOBUFS` among them: the kernel had to leave messages out. `MSGSIZE`: it is longer than the buffer.
+pub fn receive<'b>(socket: &OwnedFd, buffer: &'b mut [u8]) -> Result<Option<&'b [u8]>, Errno> {
     let (_, bytes, sender) =
         retry_on_intr(|| rustix::net::recvfrom(socket, &mut *buffer, RecvFlags::TRUNC))?;
     let is_kernel = sender
@@ -152,13 +155,15 @@ pub(super) fn receive<'b>(
 }
 
 /// The part of `struct nlmsghdr` that matters.
-pub(super) struct Header {
-    pub(super) kind: u16,
+#[derive(Debug)]
+pub struct Header {
+    /// `RTM_NEWLINK` and the like.
+    pub kind: u16,
     flags: u16,
 }
 
 /// The messages of a datagram.
-pub(super) fn split(datagram: &[u8]) -> impl Iterator<Item = (Header, &[u8])> {
+pub fn split(datagram: &[u8]) -> impl Iterator<Item = (Header, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let length = u32_at(rest, 0)? as usize;
@@ -173,7 +178,7 @@ pub(super) fn split(datagram: &[u8]) -> impl Iterator<Item = (Header, &[u8])> {
 }
 
 /// The attributes in `bytes`: type and value.
-pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
@@ -185,24 +190,24 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The first attribute of a type.
-pub(super) fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn attribute(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(kind, value)| (kind == wanted).then_some(value))
 }
 
 /// A string that ends with a zero byte.
-pub(super) fn text(value: &[u8]) -> String {
+pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned()
 }
 
 /// A number of the machine's byte order.
-pub(super) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     let bytes = bytes.get(offset..)?.first_chunk()?;
     Some(u32::from_ne_bytes(*bytes))
 }
 
 /// A number of the machine's byte order.
-pub(super) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
     let bytes = bytes.get(offset..)?.first_chunk()?;
     Some(u16::from_ne_bytes(*bytes))
 }
