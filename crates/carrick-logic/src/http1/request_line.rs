@@ -74,12 +74,16 @@ const MALFORMED: Refusal = Refusal::bad(
 );
 
 /// Methods differ by case (RFC 9110 section 9.1), but servers exist to which `Head` is HEAD: their response would have
-/// another end.
+/// another end. Browsers send `patch` as a script writes it.
 pub(super) fn method(text: &[u8]) -> Result<Method, Refusal> {
     match method_named(text) {
-        Method::Other if method_named(&text.to_ascii_uppercase()) != Method::Other => Err(
-            Refusal::bad("method_case", "methods are written in capital letters"),
-        ),
+        Method::Other => match method_named(&text.to_ascii_uppercase()) {
+            Method::Other | Method::Patch => Ok(Method::Other),
+            _ => Err(Refusal::bad(
+                "method_case",
+                "methods are written in capital letters",
+            )),
+        },
         method => Ok(method),
     }
 }

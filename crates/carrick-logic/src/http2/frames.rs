@@ -16,16 +16,21 @@ const RESET: u32 = 5;
 /// Content.
 const DATA: u8 = 0;
 
-/// A frame of content that is smaller costs whoever keeps it more than it carries.
-const SMALL_BYTES: usize = 256;
+/// A frame of content that is smaller costs whoever keeps it more than it carries: up to the library's whole buffer of 8 KB.
+const SMALL_BYTES: usize = 4096;
 
 /// So many of them are to be taken together.
-pub const SMALL_FRAMES_MAX: u32 = 1000;
+pub const SMALL_FRAMES_MAX: u32 = 250;
 
 /// A frame with a head, or trailers.
 const HEADERS: u8 = 1;
 
 const SETTINGS: u8 = 4;
+
+const WINDOW_UPDATE: u8 = 8;
+
+/// A connection's window before any update (RFC 9113 section 6.9.2).
+const WINDOW_BYTES: u64 = 65_535;
 
 /// A setting.
 const MAX_HEADER_LIST_SIZE: u16 = 6;
@@ -55,10 +60,20 @@ pub struct FrameMeter {
     left: usize,
     is_of_server: bool,
     small_frames: u32,
-    /// Whether the present frame has a server's settings; the beginning of the next one of them.
-    has_settings: bool,
-    setting: Vec<u8>,
+    /// What of the present frame's content is read; the beginning of the next one of it.
+    reads: Reads,
+    part: Vec<u8>,
     list_bytes_max: u32,
+    window_bytes: u64,
+}
+
+/// What of a frame's content is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Nothing,
+    Settings,
+    /// That of the connection.
+    Window,
 }
 
 impl FrameMeter {
@@ -71,9 +86,10 @@ impl FrameMeter {
             left: super::PREFACE.len(),
             is_of_server: false,
             small_frames: 0,
-            has_settings: false,
-            setting: Vec::new(),
+            reads: Reads::Nothing,
+            part: Vec::new(),
             list_bytes_max: u32::MAX,
+            window_bytes: WINDOW_BYTES,
         }
     }
 
@@ -97,23 +113,35 @@ impl FrameMeter {
         are_many
     }
 
-    /// The longest list of fields that the server takes (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
+    /// The longest list of fields that the other end takes (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
     #[must_use]
     pub fn list_bytes_max(&self) -> u32 {
         self.list_bytes_max
     }
 
-    fn read_settings(&mut self, bytes: &[u8]) {
+    /// How many bytes of content, of all streams together, it has allowed so far (RFC 9113 section 6.9).
+    #[must_use]
+    pub fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            self.setting.push(byte);
-            if let [high, low, value @ ..] = self.setting.as_slice()
-                && let Ok(value) = <[u8; 4]>::try_from(value)
-            {
-                if u16::from_be_bytes([*high, *low]) == MAX_HEADER_LIST_SIZE {
-                    self.list_bytes_max = u32::from_be_bytes(value);
+            self.part.push(byte);
+            match (self.reads, self.part.as_slice()) {
+                (Reads::Settings, &[high, low, a, b, c, d]) => {
+                    if u16::from_be_bytes([high, low]) == MAX_HEADER_LIST_SIZE {
+                        self.list_bytes_max = u32::from_be_bytes([a, b, c, d]);
+                    }
                 }
-                self.setting.clear();
+                (Reads::Window, &[a, b, c, d]) => {
+                    // The first bit is reserved.
+                    let more = u32::from_be_bytes([a & 0x7f, b, c, d]);
+                    self.window_bytes = self.window_bytes.saturating_add(more.into());
+                }
+                _ => continue,
             }
+            self.part.clear();
         }
     }
 
@@ -122,8 +150,8 @@ impl FrameMeter {
         let mut nuisances = 0;
         loop {
             let skipped = self.left.min(bytes.len());
-            if self.has_settings {
-                self.read_settings(&bytes[..skipped]);
+            if self.reads != Reads::Nothing {
+                self.read(&bytes[..skipped]);
             }
             self.left -= skipped;
             bytes = &bytes[skipped..];
@@ -135,11 +163,16 @@ impl FrameMeter {
             self.head_bytes += taken;
             bytes = &bytes[taken..];
             if self.head_bytes == HEAD_BYTES {
-                let [high, middle, low, kind, flags, ..] = self.head;
+                let [high, middle, low, kind, flags, ref stream @ ..] = self.head;
                 let length = u32::from_be_bytes([0, high, middle, low]) as usize;
                 self.head_bytes = 0;
                 self.left = length;
-                self.has_settings = self.is_of_server && kind == SETTINGS && flags & FLAG == 0;
+                self.part.clear();
+                self.reads = match kind {
+                    SETTINGS if flags & FLAG == 0 => Reads::Settings,
+                    WINDOW_UPDATE if *stream == [0; 4] => Reads::Window,
+                    _ => Reads::Nothing,
+                };
                 self.small_frames += u32::from(kind == DATA && length < SMALL_BYTES);
                 nuisances += match (self.is_of_server, kind) {
                     (true, HEADERS) => HEAD,
@@ -162,8 +195,7 @@ fn nuisance(kind: u8, flags: u8, length: usize) -> u32 {
     let is_one = match kind {
         // Empty, and not the end.
         DATA => length == 0 && flags & FLAG == 0,
-        // HEADERS, WINDOW_UPDATE.
-        HEADERS | 8 => false,
+        HEADERS | WINDOW_UPDATE => false,
         // RST_STREAM: a request was begun in vain (CVE-2023-44487).
         3 => return RESET,
         // SETTINGS: those that demand an answer.
@@ -235,21 +267,27 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_longest_list_is_known_however_its_settings_are_cut() {
+    fn the_longest_list_and_the_window_are_known_however_frames_are_cut() {
         let settings = [&[0, 3, 0, 0, 0, 100][..], &[0, 6, 0, 0, 0x20, 0]].concat();
+        let mut of_connection = frame(WINDOW_UPDATE, 0, &[0x80, 0, 1, 0]);
+        of_connection[8] = 0;
         let all = [
-            frame(4, 0, &settings),
-            frame(4, 1, b""),
-            frame(0, 0, &settings),
+            frame(SETTINGS, 0, &settings),
+            of_connection,
+            frame(WINDOW_UPDATE, 0, &[0, 1, 0, 0]),
+            frame(SETTINGS, FLAG, b""),
+            frame(DATA, 0, &settings),
         ];
-        for (mut meter, expected) in [
-            (FrameMeter::of_server(), 0x2000),
-            (FrameMeter::new(), u32::MAX),
+        for (mut meter, preface) in [
+            (FrameMeter::of_server(), &b""[..]),
+            (FrameMeter::new(), super::super::PREFACE),
         ] {
-            for byte in all.concat() {
+            assert_eq!(meter.window_bytes(), WINDOW_BYTES);
+            for byte in [preface, &all.concat()].concat() {
                 meter.pass(&[byte]);
             }
-            assert_eq!(meter.list_bytes_max(), expected);
+            assert_eq!(meter.list_bytes_max(), 0x2000);
+            assert_eq!(meter.window_bytes(), WINDOW_BYTES + 0x100);
         }
     }
 

@@ -366,7 +366,10 @@ fn read(settings: &TlsSettings) -> Result<(Handshakes, Faults), Faults> {
             .with_protocol_versions(settings.minimum.versions())?;
         let tickets = match &verifier {
             Some(clients) => sessions::with_clients(clients.until),
-            None => sessions::with_anybody(),
+            None => {
+                let files = settings.certificates.iter();
+                sessions::with_anybody(files.map(|files| files.certificate.clone()).collect())
+            }
         }?;
         let builder = match verifier {
             Some(clients) => builder.with_client_cert_verifier(clients.verifier),

@@ -341,8 +341,9 @@ impl Connection {
         }
         self.has_asked = true;
         let context = &self.client.context;
-        if self.shared.streams() >= STREAMS_MAX {
-            // A stream that the client has reset has its place until its session has ended, as when its server is connected to.
+        if self.shared.streams() >= 2 * STREAMS_MAX {
+            // A stream that the client has reset has its place until its session has ended, as when its server is connected to. Others
+            // are at most `STREAMS_MAX`.
             context.metrics().limits.reached(Limit::Http2Streams);
             return respond.send_reset(Reason::REFUSED_STREAM);
         }

@@ -8,21 +8,27 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ProducesTickets;
 use rustls::{Error, NamedGroup};
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tickets of listeners that verify no clients. All such listeners, workers and reloads share the keys, which change every six
-/// hours; the one before remains valid.
+/// Tickets of listeners that verify no clients. All such listeners with these files of certificates, workers and reloads share the keys,
+/// which change every six hours; the one before remains valid. A listener that could not prove to have a name must not resume its sessions.
 ///
 /// # Errors
 /// The kernel gives no random numbers.
-pub fn with_anybody() -> Result<Arc<dyn ProducesTickets>, Error> {
-    static SHARED: OnceLock<Arc<dyn ProducesTickets>> = OnceLock::new();
-    if let Some(shared) = SHARED.get() {
-        return Ok(Arc::clone(shared));
+pub fn with_anybody(certificates: Vec<PathBuf>) -> Result<Arc<dyn ProducesTickets>, Error> {
+    static SHARED: Mutex<BTreeMap<Vec<PathBuf>, Weak<dyn ProducesTickets>>> =
+        Mutex::new(BTreeMap::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.retain(|_, tickets| tickets.strong_count() > 0);
+    if let Some(tickets) = shared.get(&certificates).and_then(Weak::upgrade) {
+        return Ok(tickets);
     }
     let made = Ticketer::new()?;
-    Ok(Arc::clone(SHARED.get_or_init(|| made)))
+    shared.insert(certificates, Arc::downgrade(&made));
+    Ok(made)
 }
 
 /// Tickets of listeners that verify clients: sessions are only resumed under the same authorities, until a client's certificate
@@ -167,6 +173,15 @@ mod tests {
 
     /// A session of a client without a certificate, as the library writes it.
     const SESSION: [u8; 11] = [0, 3, 4, 0x13, 1, 1, b'x', 0, 0, 0, 0];
+
+    #[test]
+    fn a_ticket_is_taken_by_listeners_with_the_same_certificates() {
+        let of = |file: &str| with_anybody(vec![file.into()]).unwrap();
+        let (tickets, same, others) = (of("a.pem"), of("a.pem"), of("b.pem"));
+        let ticket = tickets.encrypt(&SESSION).unwrap();
+        assert_eq!(same.decrypt(&ticket).as_deref(), Some(&SESSION[..]));
+        assert_eq!(others.decrypt(&ticket), None);
+    }
 
     #[test]
     fn a_ticket_is_taken_until_the_list_expires() {

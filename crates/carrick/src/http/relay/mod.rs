@@ -159,6 +159,10 @@ pub async fn relay(
                 });
             }
         };
+        if requester.has_reset_stream() {
+            // Servers end connections, with the requests of others, for some that are begun in vain.
+            return Outcome::Failed(Failure::ClientGone("client_reset"));
+        }
         if last.take().is_some() {
             requester.context().metrics().retries.add(1);
         }

@@ -5,6 +5,7 @@ use crate::context::pace::KeptPace;
 use crate::context::request_context::RequestContext;
 use crate::net::deadline::Timer;
 use crate::net::transport::Transport;
+use std::task::{Context, Waker};
 
 /// For whom a response is fetched.
 pub enum Requester<'a> {
@@ -58,6 +59,16 @@ impl Requester<'_> {
             Self::Client(client) => Some(&client.downstream),
             Self::Store(_) => None,
         }
+    }
+
+    /// Whether the client has reset its stream of HTTP/2.
+    pub(super) fn has_reset_stream(&self) -> bool {
+        let transport = self.downstream().map(|downstream| &downstream.transport);
+        let Some(Transport::Http2(stream)) = transport else {
+            return false;
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        stream.poll_reset(&mut cx).is_ready()
     }
 
     /// Limits what has to be waited for.

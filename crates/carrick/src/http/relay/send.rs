@@ -160,6 +160,7 @@ impl Attempt<'_, '_> {
         (self.scratch.request).extend_from_slice(request.get(..head_bytes).unwrap_or_default());
         let mut received = 0;
         let mut sent: Option<Result<(), NotSent>> = None;
+        let mut is_early = false;
         self.scratch.expect_response();
         let met = {
             let (scratch, log) = (&mut *self.scratch, &mut *self.log);
@@ -290,7 +291,8 @@ impl Attempt<'_, '_> {
                         })
                         .await
                     };
-                    if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
+                    is_early = sent.is_none();
+                    if is_early && passed == Passed::Whole && still_reads(scratch) {
                         sent = poll_fn(|cx| {
                             if let Poll::Ready(result) = body.as_mut().poll(cx) {
                                 return Poll::Ready(Some(result));
@@ -317,6 +319,10 @@ impl Attempt<'_, '_> {
             SendOutcome::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
+                if is_early && !checkout.upstream.is_pinned {
+                    // Its server might take the rest of the body for a request, whose response would be for the connection's next one.
+                    self.scratch.response_head.keep_alive = false;
+                }
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
             // It may have a part of an interim response, which nothing else may follow.

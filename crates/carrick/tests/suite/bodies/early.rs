@@ -75,6 +75,25 @@ fn a_response_that_is_whole_before_the_body_is_does_not_cut_the_body() {
     client.expect_end();
 }
 
+/// Its server may take the rest of the body for a request, whose response others would get.
+#[test]
+fn a_connection_with_an_early_response_is_for_no_other_request() {
+    let stage = Stage::new();
+    let (mut client, mut upstream) =
+        stage.begin("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nfirst");
+    upstream.read_head();
+    upstream.expect("first");
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    assert_eq!(client.read_response("POST").text(), "ok");
+    client.send("secon");
+    upstream.expect("secon");
+    client.expect_end();
+    let (mut client, mut other) = stage.begin("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    other.read_head();
+    other.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother");
+    assert_eq!(client.read_response("GET").text(), "other");
+}
+
 #[test]
 fn a_client_that_has_ended_its_side_still_gets_its_response() {
     let stage = Stage::new();

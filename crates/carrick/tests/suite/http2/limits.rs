@@ -86,6 +86,36 @@ fn there_are_only_so_many_streams_at_a_time() {
     );
 }
 
+/// Some clients end the connection for it, with other servers' responses.
+#[test]
+fn a_head_or_trailers_that_are_too_long_for_the_client_are_not_sent() {
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let carrick = start(&place, &[server.address()]);
+    // SETTINGS_MAX_HEADER_LIST_SIZE
+    let mut client = RawClient::connect(carrick.listener(), &[0, 6, 0, 0, 4, 0]);
+    let long = "x".repeat(1000);
+    let head = "HTTP/1.1 200 OK\r\n";
+    let responses = [
+        format!("{head}X: {long}\r\nContent-Length: 0\r\n\r\n"),
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: {long}\r\n\r\n"),
+        String::from_utf8_lossy(OK).into_owned(),
+    ];
+    let answers = responses.iter().zip([1, 3, 5]).map(|(response, stream)| {
+        client.ask(stream, &get("/"));
+        let mut upstream = server.accept();
+        upstream.read_head();
+        upstream.send(response.as_str());
+        upstream.half_close();
+        client.read_answer(stream)
+    });
+    let answers: Vec<_> = answers.collect();
+    // 502 has no place in the static table.
+    assert!(matches!(answers[0], Answer::Status(1, _)), "{answers:?}");
+    assert!(matches!(answers[1], Answer::Reset(_)), "{answers:?}");
+    assert_eq!(answers[2], Answer::Status(200, b"ok".to_vec()));
+}
+
 #[test]
 fn a_server_that_does_not_read_stops_the_client() {
     const WINDOW_BYTES: u64 = 128 * 1024;

@@ -34,6 +34,8 @@ pub struct Http2Connection {
     /// Frames that wait for others; without room while there are none.
     gathered: RefCell<Vec<u8>>,
     queued_bytes: Cell<usize>,
+    /// Content that the library has written.
+    content_bytes: Cell<u64>,
     /// Streams that wait for less to be queued, in the order of their turns.
     waiting: RefCell<VecDeque<Waker>>,
     when_full: WhenFull,
@@ -92,6 +94,7 @@ impl Http2Connection {
             transport,
             gathered: RefCell::default(),
             queued_bytes: Cell::new(0),
+            content_bytes: Cell::new(0),
             waiting: RefCell::default(),
             when_full: WhenFull(Box::new(when_full)),
             task: RefCell::default(),
@@ -309,9 +312,14 @@ impl Http2Connection {
         are_many
     }
 
-    /// The longest list of fields that the server takes.
-    pub(super) fn list_bytes_max(&self) -> u32 {
-        self.meter.borrow().list_bytes_max()
+    /// Whether the other end takes so long a list of fields.
+    pub(super) fn takes_list(&self, bytes: usize) -> bool {
+        bytes <= self.meter.borrow().list_bytes_max() as usize
+    }
+
+    /// Whether the other end takes content now, of whichever stream: one whose receiver does not read can keep that from all others.
+    pub(super) fn takes_content(&self) -> bool {
+        self.content_bytes.get() < self.meter.borrow().window_bytes()
     }
 
     /// Notes a request to the server: it may say something about it.
@@ -409,6 +417,8 @@ impl Buf for Piece {
 
     fn advance(&mut self, count: usize) {
         self.sent_bytes = (self.sent_bytes + count).min(self.bytes.len());
+        let sent = &self.connection.content_bytes;
+        sent.set(sent.get() + count as u64);
     }
 }
 

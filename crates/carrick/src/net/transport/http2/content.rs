@@ -1,6 +1,6 @@
 //! A body on its way to the other end of a stream: content, taken out of its chunks where it has any, and trailers.
 use super::buffers::{self, BUFFER_BYTES};
-use super::head::{HeadText, LIMITS};
+use super::head::{FIELD_BYTES, HeadText, LIMITS};
 use super::{Http2Connection, Piece, RESET};
 use carrick_logic::http1::{Chunked, Piece as Part};
 use h2::{Reason, SendStream};
@@ -199,7 +199,7 @@ impl Content {
         Poll::Ready(())
     }
 
-    /// Takes a part of `bytes`; 0: there is no room.
+    /// Takes a part of `bytes`; 0: there is no room. `MSGSIZE`: the other end takes no trailers of this length.
     pub(super) fn write(
         &mut self,
         bytes: &[u8],
@@ -293,6 +293,11 @@ impl Content {
         }
         if is_over && !ends {
             self.framing = Framing::Over;
+            if !connection.takes_list(fields_bytes(&trailers)) {
+                // Many libraries end the connection for it, with the streams of others.
+                self.reset(Reason::INTERNAL_ERROR);
+                return Err(Errno::MSGSIZE);
+            }
             let sent = self.stream.send_trailers(trailers);
             self.note(sent)?;
         }
@@ -334,6 +339,14 @@ impl Content {
         self.stream.send_reset(reason);
         self.is_lost = true;
     }
+}
+
+/// The size of a list of fields (RFC 9113 section 6.5.2).
+pub(super) fn fields_bytes(fields: &HeaderMap) -> usize {
+    let fields = fields.iter();
+    fields
+        .map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES)
+        .sum()
 }
 
 /// The trailer section's lines, which have been checked one by one.

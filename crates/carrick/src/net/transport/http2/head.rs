@@ -9,6 +9,9 @@ pub(super) const LIMITS: HeadLimits = HeadLimits {
     fields_max: 1 << 14,
 };
 
+/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
+pub(super) const FIELD_BYTES: usize = 32;
+
 /// What ends it.
 const END: &[u8] = b"\r\n\r\n";
 

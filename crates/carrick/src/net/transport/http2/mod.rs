@@ -122,7 +122,7 @@ impl Http2Stream {
         how: &ResponseRewrite<'_>,
         add: impl FnOnce(&mut HeaderMap),
     ) -> bool {
-        (self.response.borrow_mut()).send_parsed((head, bytes), how, add)
+        (self.response.borrow_mut()).send_parsed(&self.connection, (head, bytes), how, add)
     }
 
     /// Ends a response that ends with its stream. Others have ended with their last byte.

@@ -1,6 +1,6 @@
 //! The response of a stream, from bytes of HTTP/1.1.
-use super::content::{Content, Framing, Sending};
-use super::head::{HeadText, LIMITS};
+use super::content::{Content, Framing, Sending, fields_bytes};
+use super::head::{FIELD_BYTES, HeadText, LIMITS};
 use super::{Http2Connection, Piece, RESET};
 use bytes::Bytes;
 use carrick_logic::http1::{
@@ -130,6 +130,7 @@ impl Outgoing {
     /// See [`Http2Stream::send_head`](super::Http2Stream::send_head).
     pub(super) fn send_parsed(
         &mut self,
+        connection: &Http2Connection,
         (head, bytes): (&ResponseHead, &[u8]),
         how: &ResponseRewrite<'_>,
         add: impl FnOnce(&mut HeaderMap),
@@ -167,6 +168,9 @@ impl Outgoing {
             }
         }
         add(fields);
+        if !takes(connection, &response) {
+            return false;
+        }
         // Otherwise the library wakes the session, which has waited for a reset, when it gives the body room.
         let _ = (self.respond).poll_reset(&mut Context::from_waker(Waker::noop()));
         self.send_response(response, framing).is_ok()
@@ -200,7 +204,16 @@ impl Outgoing {
             ResponseBody::Chunked => Framing::chunked(),
             ResponseBody::UntilClose | ResponseBody::Tunnel => Framing::UntilEnd,
         };
-        self.send_response(translate(&head, text, status), framing)
+        let response = translate(&head, text, status);
+        if !takes(connection, &response) {
+            tracing::warn!(
+                "the client takes no response head of {} bytes by HTTP/2; it gets 502 instead",
+                head.head_bytes
+            );
+            self.send_response(plain(502), Framing::Over)?;
+            return Err(Errno::PROTO);
+        }
+        self.send_response(response, framing)
     }
 
     /// The status that the client gets; `None`: there is none for this response. Of an upgrade, only what the server has
@@ -260,6 +273,13 @@ impl Drop for Outgoing {
             self.reset();
         }
     }
+}
+
+/// Whether the client takes so long a head: libraries end the connection, with the streams of others, for a much longer one.
+fn takes(connection: &Http2Connection, response: &Response<()>) -> bool {
+    /// `:status` and its value.
+    const STATUS_BYTES: usize = 10 + FIELD_BYTES;
+    connection.takes_list(STATUS_BYTES + fields_bytes(response.headers()))
 }
 
 fn plain(status: u16) -> Response<()> {

@@ -2,7 +2,7 @@
 use super::super::client::{connect, connect_with, fetch, read, request, run};
 use super::super::frames::{
     ACK, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, RawClient, SETTINGS,
-    frame, get,
+    block, frame, get,
 };
 use super::server::{Asked, Http2Server};
 use super::{PATIENT, start, switch_text};
@@ -366,6 +366,85 @@ fn clients_that_give_up_end_nobody_elses_responses() {
     let number = waits.recv_timeout(crate::support::PATIENCE);
     assert_eq!(number, Ok(1));
     assert_eq!(client.read_response("GET").body, b"");
+}
+
+/// A connection's window is for all requests: one body that its server does not read could keep those of others.
+#[test]
+fn a_body_that_its_server_does_not_read_keeps_no_others_waiting() {
+    /// All that a server takes that never says more (RFC 9113 section 6.9.2).
+    const WINDOW_BYTES: usize = 65_535;
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let address = server.address();
+    let (sender, full) = mpsc::channel();
+    let serving = server.serve(move |mut peer, number| {
+        peer.read_exact(24);
+        let mut raw = RawClient { peer };
+        raw.send(SETTINGS, 0, 0, &[]);
+        let mut bytes = 0;
+        while let Some(frame) = raw.read() {
+            match frame.kind {
+                HEADERS if number > 0 => {
+                    raw.send(HEADERS, END_HEADERS | END_STREAM, frame.stream, &[0x88]);
+                }
+                DATA => bytes += frame.content.len(),
+                _ => {}
+            }
+            if bytes == WINDOW_BYTES {
+                let _ = sender.send(());
+            }
+        }
+    });
+    std::mem::forget(serving);
+    let carrick = start(&place, &[address], "http2 = true");
+    let mut stuck = carrick.connect();
+    stuck.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+    stuck.send(vec![b'x'; 100_000]);
+    full.recv_timeout(crate::support::PATIENCE).expect("it");
+    let mut client = carrick.connect();
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+    assert_eq!(client.ask(post).status, 200);
+    stuck.reset();
+}
+
+#[test]
+fn requests_that_are_given_up_at_once_are_not_sent() {
+    const REQUESTS: u32 = 25;
+    let place = Place::claim();
+    let server = Server::listen(&place);
+    let address = server.address();
+    let heads = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&heads);
+    let serving = server.serve(move |mut peer, _| {
+        peer.read_exact(24);
+        let mut raw = RawClient { peer };
+        raw.send(SETTINGS, 0, 0, &[]);
+        while let Some(frame) = raw.read() {
+            if frame.kind == HEADERS {
+                seen.fetch_add(1, Relaxed);
+                raw.send(HEADERS, END_HEADERS | END_STREAM, frame.stream, &[0x88]);
+            }
+        }
+    });
+    std::mem::forget(serving);
+    let carrick = start(&place, &[address], "http2 = true");
+    let mut client = carrick.connect();
+    // They may come one by one.
+    crate::support::wait_until("requests that come with their resets", || {
+        assert_eq!(client.ask(GET).status, 200);
+        let before = heads.load(Relaxed);
+        let mut impatient = RawClient::connect(carrick.listener(), &[]);
+        let mut burst = Vec::new();
+        for stream in (1..).step_by(2).take(REQUESTS as usize) {
+            let head = block(&get("/"));
+            burst.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &head));
+            burst.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+        }
+        impatient.peer.send(burst);
+        impatient.ask(2 * REQUESTS + 1, &get("/"));
+        impatient.read_kind(HEADERS);
+        heads.load(Relaxed) == before + 1
+    });
 }
 
 #[test]

@@ -64,12 +64,12 @@ fn check(text: &str, method: Method, is_for_sending: bool) {
         let mut head = ResponseHead::new();
         let parsed = head.parse(text.as_bytes(), method, &LIMITS);
         assert_eq!(parsed, Ok(Progress::Complete), "{text}");
-        let sent = heard(method, |outgoing, _| {
+        let sent = heard(method, |outgoing, connection| {
             let add = |fields: &mut HeaderMap| {
                 fields.append("date", DATE.parse().unwrap());
                 fields.append("cache-status", "carrick; fwd=miss".parse().unwrap());
             };
-            outgoing.send_parsed((&head, text.as_bytes()), &how, add)
+            outgoing.send_parsed(connection, (&head, text.as_bytes()), &how, add)
         });
         if !is_for_sending {
             assert_eq!(sent, None, "{text}");

@@ -1,7 +1,8 @@
 //! A connection of HTTP/2 to a server, which requests share.
+use super::super::head::FIELD_BYTES;
 use super::super::{Gather, Http2Connection, Http2Io, Piece, StreamPlace};
 use super::ServerStream;
-use super::request::{FIELD_BYTES, Outgoing};
+use super::request::Outgoing;
 use super::unended::Unended;
 use crate::net::deadline::{Deadline, Timer, now};
 use crate::net::transport::Transport;
@@ -36,8 +37,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A stream that was given up after this time, while nothing at all came from the server, speaks against its connection.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// With so many requests cancelled within so long, a connection takes no more. Netty allows 200 in 30 s; those that are under way may be
-/// cancelled, too.
+/// With so many requests cancelled within so long, a connection takes no more for a while. Netty allows 200 in 30 s; those that are under
+/// way may be cancelled, too.
 const CANCELLED_MAX: u32 = 50;
 const CANCELLED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -271,6 +272,14 @@ impl ServerConnection {
             return false;
         }
         self.shared.streams() < handle.current_max_send_streams().min(STREAMS_MAX)
+            && self.shared.takes_content()
+            && !self.is_spared()
+    }
+
+    /// Whether so many requests were cancelled that the next might make the server end it, with the requests of others.
+    fn is_spared(&self) -> bool {
+        let (count, since) = self.cancelled.get();
+        count >= CANCELLED_MAX && now().saturating_duration_since(since) <= CANCELLED_WITHIN
     }
 
     /// How many requests it carries at the same time.
@@ -353,8 +362,7 @@ impl ServerConnection {
         }
     }
 
-    /// A client has given up a request. Servers end a connection, with the requests of others, after a number of resets; before, it ends in
-    /// order.
+    /// A client has given up a request.
     pub(super) fn is_cancelled(&self) {
         let (count, since) = self.cancelled.get();
         let (count, since) = match now().saturating_duration_since(since) {
@@ -362,9 +370,6 @@ impl ServerConnection {
             _ => (count + 1, since),
         };
         self.cancelled.set((count, since));
-        if count >= CANCELLED_MAX {
-            self.end();
-        }
     }
 
     /// A stream is over; `asked_at`: it was given up without a byte of a response.

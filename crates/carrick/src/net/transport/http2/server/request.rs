@@ -1,6 +1,6 @@
 //! The request of a stream to a server, from bytes of HTTP/1.1.
-use super::super::content::{Content, Framing, Sending};
-use super::super::head::{HeadText, LIMITS};
+use super::super::content::{Content, Framing, Sending, fields_bytes};
+use super::super::head::{FIELD_BYTES, HeadText, LIMITS};
 use super::super::websocket::websocket_accept;
 use super::super::{Http2Connection, Piece};
 use bytes::Bytes;
@@ -23,9 +23,6 @@ pub(super) struct Outgoing {
     refusal: Option<Refusal>,
 }
 
-/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
-pub(super) const FIELD_BYTES: usize = 32;
-
 /// A request that HTTP/2 has no form for.
 const UNTRANSLATABLE: Refusal = Refusal {
     status: 400,
@@ -37,7 +34,7 @@ const UNTRANSLATABLE: Refusal = Refusal {
 const TOO_LONG: Refusal = Refusal {
     status: 431,
     label: "head_too_long_for_server",
-    reason: "the request's head is longer than its server takes (SETTINGS_MAX_HEADER_LIST_SIZE)",
+    reason: "the request's head, or its trailer section, is longer than its server takes (SETTINGS_MAX_HEADER_LIST_SIZE)",
 };
 
 /// What was asked for, when the head has been sent.
@@ -100,10 +97,16 @@ impl Outgoing {
                     }
                     count
                 }
-                Sending::Content(content) => match content.write(rest, connection) {
-                    Err(_) if taken > 0 => break,
-                    result => result?,
-                },
+                Sending::Content(content) => {
+                    let written = content.write(rest, connection);
+                    if written == Err(Errno::MSGSIZE) {
+                        self.refusal = Some(TOO_LONG);
+                    }
+                    match written {
+                        Err(_) if taken > 0 => break,
+                        result => result?,
+                    }
+                }
                 Sending::Lost => return Err(Errno::CONNRESET),
             };
             if count == 0 {
@@ -148,7 +151,7 @@ impl Outgoing {
             self.refusal = Some(UNTRANSLATABLE);
             return Err(Errno::PROTO);
         };
-        if list_bytes(&request) > connection.list_bytes_max() as usize {
+        if !connection.takes_list(list_bytes(&request)) {
             self.refusal = Some(TOO_LONG);
             return Err(Errno::PROTO);
         }
@@ -253,9 +256,7 @@ fn list_bytes(request: &Request<()>) -> usize {
         uri.path_and_query().map(PathAndQuery::as_str),
     ];
     let pseudo: usize = pseudo.into_iter().flatten().map(str::len).sum();
-    let fields = request.headers().iter();
-    let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
-    PSEUDO_BYTES + pseudo + fields.sum::<usize>()
+    PSEUDO_BYTES + pseudo + fields_bytes(request.headers())
 }
 
 /// The target without the bytes that the library takes in none: encoded they mean the same (RFC 3986 section 2.1).
