@@ -133,7 +133,7 @@ fn a_client_reset_while_the_server_is_silent_closes_the_upstream_connection() {
         let body = request.split_once("\r\n\r\n").unwrap().1;
         upstream.expect(body);
         client.reset();
-        // `read_ending` times out after half of the idle time-out.
+        // Not after the idle time-out: that would be another status.
         match upstream.read_ending() {
             Ending::Closed(rest) | Ending::Reset(rest) => assert!(rest.is_empty()),
         }

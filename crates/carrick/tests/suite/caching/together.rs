@@ -213,18 +213,21 @@ fn a_client_that_disconnects_before_its_range_has_come_is_noticed_at_once() {
     first.read_exact(100_000);
 }
 
-/// Its server would hold the connection with a byte now and then.
-/// Sends a piece now and then until carrick closes the connection.
-fn trickle(upstream: &mut Peer, piece: &str) {
-    wait_until("the end of the server's connection", || {
-        upstream.try_send(piece).is_err()
+/// Sends each server's connection a piece now and then until carrick has closed all of them.
+fn trickle(upstreams: &mut Vec<(Peer, &str)>) {
+    wait_until("the ends of the servers' connections", || {
+        upstreams.retain_mut(|(upstream, piece)| upstream.try_send(*piece).is_ok());
+        upstreams.is_empty()
     });
 }
 
+/// Its server would hold the connection with a byte now and then.
 #[test]
 fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
-    let play =
-        Play::configured(|server| cached_switch(&[server], "", "") + "[timeouts]\nidle = \"4s\"\n");
+    let times = "[timeouts]\nidle = \"15s\"\n";
+    let play = Play::configured(|server| cached_switch(&[server], "", "") + times);
+    // All at the same time.
+    let mut trickling = Vec::new();
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nCache-Control: max-age=60\r\nETag: \"v\"\r\n\r\nx";
     for is_validated_meanwhile in [false, true] {
         let path = format!("/{is_validated_meanwhile}");
@@ -240,7 +243,7 @@ fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
             reload.reset();
         }
         client.reset();
-        trickle(&mut upstream, "x");
+        trickling.push((upstream, "x"));
     }
 
     // Of unknown length, and without a client from the first byte on.
@@ -252,7 +255,8 @@ fn what_nobody_reads_is_given_up_if_hardly_anything_comes() {
     upstream.read_head();
     upstream
         .send("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n");
-    trickle(&mut upstream, "1\r\nx\r\n");
+    trickling.push((upstream, "1\r\nx\r\n"));
+    trickle(&mut trickling);
     play.carrick
         .wait_for_metric("carrick_cache_fills_given_up_total", &[], 3.0);
 }

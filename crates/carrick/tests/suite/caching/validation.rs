@@ -97,9 +97,9 @@ fn what_is_stale_is_sent_where_the_server_fails() {
     assert_eq!((failed.status, failed.text()), (200, "old".into()));
     // No server listens any more.
     let Play {
+        place: _place,
         server,
         carrick,
-        place: _place,
     } = play;
     drop(server);
     let gone = carrick.connect().ask(&get("/a", ""));

@@ -77,7 +77,7 @@ fn pip_installs_a_wheel() {
         ("tls", site.https("/simple/")),
     ] {
         Tool::new("python3", &place)
-            .words("-m pip --isolated --no-cache-dir --disable-pip-version-check --quiet install --no-deps --retries 0")
+            .words("-m pip --isolated --no-cache-dir --disable-pip-version-check --quiet install --no-deps --retries 0 --timeout 600")
             .words("--no-compile --root-user-action ignore --cert ca.pem --trusted-host")
             .word(place.ip().to_string())
             .words(&format!("--proxy {} --index-url {index} --target {folder} carrick-play", proxy(&carrick)))
@@ -139,7 +139,7 @@ fn npm_installs_a_package() {
         );
         Tool::new("npm", &place)
             .at(place.directory().join(folder))
-            .words("install carrick-play --no-audit --no-fund --no-update-notifier --fetch-retries=0 --loglevel=error")
+            .words("install carrick-play --no-audit --no-fund --no-update-notifier --fetch-retries=0 --fetch-timeout=600000 --loglevel=error")
             .words("--userconfig=../npmrc --globalconfig=../npmrc-global --cache=../npm-cache --cafile=../ca.pem")
             .words(&format!("--registry={registry} --proxy={0} --https-proxy={0} --noproxy=", proxy(&carrick)))
             .expect();
@@ -214,6 +214,7 @@ fn cargo_fetches_and_builds_a_crate() {
                     place.directory().join(format!("{folder}-home")),
                 )
                 .env("CARGO_HTTP_PROXY", proxy(&carrick))
+                .env("CARGO_HTTP_TIMEOUT", "600")
                 .env("CARGO_HTTP_CAINFO", place.directory().join("ca.pem"))
                 .words(words)
                 .expect()
@@ -256,6 +257,8 @@ fn apt(place: &Place, carrick: &Carrick, directory: &Path, words: &str) {
             place.directory().join("ca.pem").display().to_string(),
         ),
         ("Acquire::Retries", "0".to_owned()),
+        ("Acquire::http::Timeout", "600".to_owned()),
+        ("Acquire::https::Timeout", "600".to_owned()),
         ("Acquire::Languages", "none".to_owned()),
         ("APT::Architecture", "amd64".to_owned()),
         ("APT::Architectures", "amd64".to_owned()),

@@ -161,10 +161,13 @@ impl TlsPeer {
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream
-            .write_all(bytes.as_ref())
-            .expect("the server takes it");
-        self.stream.flush().expect("the server takes it");
+        self.try_send(bytes).expect("the server takes it");
+    }
+
+    /// The same where the server may be gone.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.stream.write_all(bytes.as_ref())?;
+        self.stream.flush()
     }
 
     /// The records of these bytes, which are not sent.

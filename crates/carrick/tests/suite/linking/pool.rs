@@ -71,11 +71,11 @@ fn without_a_pool_each_connection_carries_one() {
 #[test]
 fn a_far_end_that_is_killed_and_started_again_is_found_again() {
     let Stage {
+        near_place: _near_place,
+        far_place,
         server,
         near,
         mut far,
-        near_place: _near_place,
-        far_place,
     } = Stage::with(ONE_WORKER, "preconnect = 1", ONE_WORKER);
     let mut client = near.connect_tunnel();
     let mut upstream = server.accept();

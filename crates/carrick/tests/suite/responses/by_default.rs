@@ -1,5 +1,6 @@
 //! A switch with nothing but its routes, and the packet engine: the kernel forwards plain requests.
 use super::*;
+use std::sync::atomic::AtomicUsize;
 
 /// A listener with defaults, and one whose requests all go through the process.
 const BY_DEFAULT: &str = r#"
@@ -147,10 +148,12 @@ fn a_server_that_is_marked_down_is_left_at_once() {
         return;
     };
     let is_ill = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    let ill_answers = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let _servers = [0, 1].map(|number| {
-        let is_ill = Arc::clone(&is_ill);
+        let (is_ill, ill_answers) = (Arc::clone(&is_ill), Arc::clone(&ill_answers));
         play.serve(number, move |head| {
             if target_of(head) == "/health" && is_ill[number].load(Ordering::SeqCst) {
+                ill_answers[number].fetch_add(1, Ordering::SeqCst);
                 return b"HTTP/1.1 503 Ill\r\nContent-Length: 0\r\n\r\n".to_vec();
             }
             ok(number.to_string().as_bytes())
@@ -175,8 +178,11 @@ fn a_server_that_is_marked_down_is_left_at_once() {
             let server = ask();
             (by_kernel(&play) > before).then_some(server)
         });
+        let answers = || ill_answers[server].load(Ordering::SeqCst);
+        let before = answers();
         is_ill[server].store(true, Ordering::SeqCst);
-        wait_until("it is down", || !is_up(server));
+        // A good answer of before, which may still be under way, would bring it up again.
+        wait_until("it is down", || answers() > before && !is_up(server));
         let other = wait_for("another server", || {
             Some(ask()).filter(|other| *other != server)
         });

@@ -52,7 +52,7 @@ servers = ["10.2.0.3:9"]
 "#;
 
 /// A short time-out, but longer than a thread of a test stands still.
-const IMPATIENT: &str = "[timeouts]\nidle = \"4s\"\ndrain = \"2s\"\n";
+const IMPATIENT: &str = "[timeouts]\nidle = \"15s\"\ndrain = \"2s\"\n";
 
 /// A carrick between a client and servers.
 struct Play {

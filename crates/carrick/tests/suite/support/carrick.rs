@@ -48,7 +48,7 @@ impl Carrick {
     /// Starts `carrick run` with this configuration and waits until it listens.
     ///
     /// In `text`, `{ip}` stands for the test's address. Missing tables are added: `[admin]` on [`ADMIN_PORT`], `[log]`
-    /// as JSON into [`ACCESS_LOG`], `[workers]` with two, `[timeouts]` with a short drain.
+    /// as JSON into [`ACCESS_LOG`], `[workers]` with two, `[timeouts]` with long limits and a short drain.
     pub fn start(place: &Place, text: &str) -> Self {
         Self::try_start(place, text).unwrap_or_else(|ended| {
             panic!(
@@ -295,7 +295,10 @@ fn write_configuration(place: &Place, text: &str) {
             format!("access = \"{ACCESS_LOG}\"\nformat = \"json\""),
         ),
         ("[workers]", "count = 2".to_owned()),
-        ("[timeouts]", "drain = \"2s\"".to_owned()),
+        (
+            "[timeouts]",
+            "head = \"10m\"\nidle = \"10m\"\ndrain = \"2s\"".to_owned(),
+        ),
     ];
     for (table, keys) in defaults {
         if !text.contains(table) {

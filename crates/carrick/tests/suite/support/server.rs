@@ -1,8 +1,8 @@
 //! A server under the test's control: connections are accepted one by one, or served by a function in threads.
-use super::{PATIENCE, Peer, Place};
+use super::{End, PATIENCE, Peer, Place, wait_until};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -50,6 +50,19 @@ impl Server {
     /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Listens no more; its address, for a program that is to listen there. Another program that a test starts meanwhile has the socket, too,
+    /// from fork(2) to execve(2): that is waited for.
+    pub fn close(self) -> SocketAddr {
+        let Self { listener, address } = self;
+        drop(listener);
+        let end = End {
+            local: address,
+            far: (Ipv4Addr::UNSPECIFIED, 0).into(),
+        };
+        wait_until("the end of the listener", || end.look().is_none());
+        address
     }
 
     /// Waits for the next connection.

@@ -177,7 +177,7 @@ impl Bed {
         }
     }
 
-    /// Starts carrick on the router, with two workers and admin on 127.0.0.1:3129 unless the text sets them.
+    /// Starts carrick on the router, with two workers, long time-outs, and admin on 127.0.0.1:3129 unless the text sets them.
     pub fn carrick(&self, text: &str) -> Running {
         self.try_carrick(&[PROGRAM], text)
             .unwrap_or_else(|said| panic!("carrick did not start: {said}"))
@@ -390,7 +390,7 @@ fn whole(text: &str, number: u16) -> String {
         whole += "[workers]\ncount = 2\n";
     }
     if !text.contains("[timeouts]") {
-        whole += "[timeouts]\ndrain = \"2s\"\n";
+        whole += "[timeouts]\nhead = \"10m\"\nidle = \"10m\"\ndrain = \"2s\"\n";
     }
     patient(&(whole + text))
 }

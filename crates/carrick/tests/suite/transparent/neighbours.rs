@@ -5,7 +5,7 @@ use super::*;
 use crate::outliving::bed::on;
 use crate::support::carrick::PROGRAM;
 use crate::support::output::Output;
-use crate::support::wait_until;
+use crate::support::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, Uid, kill_process};
 use rustix::thread::set_thread_res_uid;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -19,6 +19,25 @@ fn second() -> String {
         .replace("8080", "8090")
         .replace("ports = [80]", "ports = [8000]")
         .replace("[[listener]]", "[[listener]]\nvia_name = \"second\"")
+}
+
+/// Does this while the supervisor stands still: `ip` lists rules and then removes one after the other, which the supervisor may have replaced
+/// meanwhile.
+fn while_stopped(bed: &Bed, act: impl FnOnce()) {
+    // A child that has not executed its program yet looks like another one.
+    let supervisor = wait_for("the only supervisor", || match bed.supervisors()[..] {
+        [supervisor] => Some(supervisor),
+        _ => None,
+    });
+    kill_process(supervisor, Signal::STOP).expect("it runs");
+    let stat = format!("/proc/{}/stat", supervisor.as_raw_nonzero());
+    wait_until("the supervisor to stand still", || {
+        let stat = std::fs::read_to_string(&stat).expect("its state");
+        let state = stat.rsplit_once(") ").map(|(_, state)| state);
+        state.is_some_and(|state| state.starts_with('T'))
+    });
+    act();
+    kill_process(supervisor, Signal::CONT).expect("it runs");
 }
 
 #[test]
@@ -296,11 +315,13 @@ fn what_others_remove_or_precede_is_made_again() {
             "ip -6 route flush table 108080",
         ],
     ] {
-        for command in commands {
-            let (tool, arguments) = command.split_once(' ').expect("a tool");
-            let arguments: Vec<&str> = arguments.split(' ').collect();
-            bed.router.run(tool, &arguments).expect(tool);
-        }
+        while_stopped(&bed, || {
+            for command in commands {
+                let (tool, arguments) = command.split_once(' ').expect("a tool");
+                let arguments: Vec<&str> = arguments.split(' ').collect();
+                bed.router.run(tool, &arguments).expect(tool);
+            }
+        });
         wait_until(commands[0], || bed.rules() == during);
         for url in ["http://10.2.0.2/", "http://[fd00:2::2]/"] {
             assert!(bed.curl(url).contains(VIA), "{commands:?}");
@@ -365,10 +386,11 @@ fn what_cannot_be_made_again_is_said_and_tried_again() {
         let tables = bed.router.run("nft", &["list", "tables"]);
         tables.expect("nft").contains("carrick-8080")
     });
-    lines(&bed.router, &["rule del priority 2 lookup main"]);
-    bed.router
-        .run("ip", &["-4", "rule", "flush", "protocol", "196"])
-        .expect("ip");
+    while_stopped(&bed, || {
+        lines(&bed.router, &["rule del priority 2 lookup main"]);
+        let flush = ["-4", "rule", "flush", "protocol", "196"];
+        bed.router.run("ip", &flush).expect("ip");
+    });
     wait_until("all", || bed.rules() == during);
     assert!(bed.curl("http://10.2.0.2/").contains(VIA));
     let said = carrick.stop();

@@ -11,18 +11,19 @@ use std::process::Command;
 
 const ENGINES: [&str; 4] = ["copy", "pipe", "auto", "socket"];
 
-fn tunnel(engine: &str) -> (Carrick, Server, Place) {
+fn tunnel(engine: &str) -> (Place, Carrick, Server) {
     tunnel_with(&format!("[splice]\nengine = \"{engine}\"\n"))
 }
 
-fn tunnel_with(tables: &str) -> (Carrick, Server, Place) {
+fn tunnel_with(tables: &str) -> (Place, Carrick, Server) {
     let place = Place::claim();
     // Every user can access its files.
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(place.directory(), everybody).expect("a directory of ours");
     let server = Server::listen(&place);
     let text = tables.to_owned() + &tunnel_text(&[server.address()]);
-    (Carrick::start(&place, &text), server, place)
+    let carrick = Carrick::start(&place, &text);
+    (place, carrick, server)
 }
 
 /// Whether this carrick has the socket engine; otherwise prints a message.
@@ -93,7 +94,7 @@ fn it_is_seen_after_privileges_were_given_up() {
 }
 
 fn see_what_the_kernel_moves(tables: &str) {
-    let (carrick, server, _place) = tunnel_with(&format!(
+    let (_place, carrick, server) = tunnel_with(&format!(
         "{tables}[limits]\nsplices = 20\n[splice]\nengine = \"socket\"\n"
     ));
     if !has_socket_engine(&carrick) {
@@ -164,7 +165,7 @@ fn see_what_the_kernel_moves(tables: &str) {
 /// A receiver that does not read: the bytes are reported where they wait.
 #[test]
 fn bytes_that_stand_still_are_seen() {
-    let (carrick, server, _place) = tunnel("socket");
+    let (_place, carrick, server) = tunnel("socket");
     if !has_socket_engine(&carrick) {
         return;
     }
@@ -257,7 +258,7 @@ fn every_tunnel_is_listed_with_what_it_was_asked_for() {
 #[test]
 fn the_log_has_the_tcp_state_of_a_tunnels_connections() {
     for engine in ENGINES {
-        let (carrick, server, _place) = tunnel(engine);
+        let (_place, carrick, server) = tunnel(engine);
         let mut client = carrick.connect_tunnel();
         let mut upstream = server.accept();
         chat(&mut client, &mut upstream, 10);
@@ -332,7 +333,7 @@ fn enter_new_network() {
 }
 
 fn lose_and_send_again(engine: &str) {
-    let (carrick, server, _place) = tunnel(engine);
+    let (_place, carrick, server) = tunnel(engine);
     let mut client = carrick.connect_tunnel();
     let mut upstream = server.accept();
     chat(&mut client, &mut upstream, 2);

@@ -244,14 +244,13 @@ fn a_real_handshake_goes_through_to_the_server_of_its_name() {
     };
     assert!(made.success());
     // The real server replaces the scripted one on its port.
-    let address = stage.exact.address();
     let Stage {
+        place,
         exact,
         carrick,
-        place,
         ..
     } = stage;
-    drop(exact);
+    let address = exact.close();
     let mut server = Command::new("openssl")
         .args([
             "s_server",

@@ -373,7 +373,7 @@ fn an_idle_connection_ends_with_the_idle_time_out() {
     let text = switch_text(&[server.address()]);
     let carrick = Carrick::start(
         &place,
-        &format!("[timeouts]\nidle = \"4s\"\ndrain = \"1s\"\n{text}"),
+        &format!("[timeouts]\nidle = \"15s\"\ndrain = \"1s\"\n{text}"),
     );
     let mut upstream = idle_connection(&carrick, &server);
     upstream.expect_reset();

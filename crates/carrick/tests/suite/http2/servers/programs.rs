@@ -16,7 +16,7 @@ const GET: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// A port that is free now; the program says if it no longer is.
 pub(super) fn free(place: &Place) -> SocketAddr {
-    Server::listen(place).address()
+    Server::listen(place).close()
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn openssl_as_server_that_demands_a_certificate() {
     issue_for_client(&place, "ca", "client", "/CN=carrick");
     for version in ["-tls1_2", "-tls1_3"] {
         // A port that is free now, and the server says if it no longer is.
-        let address = Server::listen(&place).address();
+        let address = Server::listen(&place).close();
         let _server = Tool::new("openssl", &place)
             .words(&format!(
                 "s_server -accept {address} -cert server.pem -key server.key"
