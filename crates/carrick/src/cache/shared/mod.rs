@@ -11,6 +11,7 @@
 //! ```
 mod names;
 mod order;
+mod owed;
 #[cfg(feature = "shared-cache")]
 mod server;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::config::plan::SharedPlan;
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{Record, Recorded, UnixTime, read_record, write_varies};
 use order::{Field, GetReply, Order};
+use owed::Owed;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -52,14 +54,8 @@ pub struct Shared {
 pub struct SharedState {
     counters: [AtomicU64; SharedCacheEvent::ALL.len()],
     queued_bytes: AtomicU64,
-    /// How often everything was to be deleted, as one URL could not be, whose record may be from before a write; and how often of these it
-    /// was.
-    renewals_owed: AtomicU64,
-    #[cfg_attr(
-        not(feature = "shared-cache"),
-        expect(dead_code, reason = "without the feature, no thread reads it")
-    )]
-    renewals_done: AtomicU64,
+    /// What is to be deleted before the server is asked again, as it may be from before a write.
+    owed: Owed,
     health: Mutex<Health>,
 }
 
@@ -178,18 +174,19 @@ impl Shared {
         }
     }
 
-    /// Deletes what is stored for a URL. Does not wait. If it fails, everything is deleted before the server is asked again.
+    /// Deletes what is stored for a URL. Does not wait. If it fails, it is made good before the server is asked again.
     pub fn forget(&self, names: &Names) {
         let key = names.url();
         if (self.orders.try_send(Order::Forget { key, reply: None })).is_err() {
             self.state.count(SharedCacheEvent::Dropped);
+            // What is queued may write the URL again after it was deleted: with the old generation.
             self.forget_all();
         }
     }
 
     /// Deletes everything before the server is asked again. Does not wait.
     pub fn forget_all(&self) {
-        self.state.renewals_owed.fetch_add(1, Relaxed);
+        self.state.owed.add(None);
     }
 
     /// Deletes what is stored for a URL, as keys have it; `None`: for all URLs. Waits until it is done.
@@ -346,8 +343,7 @@ impl SharedState {
         Self {
             counters: Default::default(),
             queued_bytes: AtomicU64::new(0),
-            renewals_owed: AtomicU64::new(0),
-            renewals_done: AtomicU64::new(0),
+            owed: Owed::default(),
             health: Mutex::new(Health {
                 // A silent server costs its time-out once, and then only at trials.
                 passive: PassiveHealth::new(1),

@@ -39,6 +39,8 @@ pub struct Server {
     generation_key: String,
     connection: RefCell<Option<Connection>>,
     connecting: Mutex<()>,
+    /// Held while deletions that failed are made good. Who reads waits for it, so that each is sent once.
+    pub settling: Mutex<()>,
 }
 
 #[derive(Clone)]
@@ -56,6 +58,7 @@ impl Server {
             plan,
             connection: RefCell::new(None),
             connecting: Mutex::new(()),
+            settling: Mutex::new(()),
         }
     }
 

@@ -145,6 +145,41 @@ fn what_is_of_no_use_is_not_written() {
     assert_eq!(lasts_s(&always, NOW), 0);
 }
 
+#[test]
+fn a_deletion_that_failed_is_owed_until_it_is_done() {
+    let owed = Owed::default();
+    let key = |number: usize| Some(format!("p:{number}").into_boxed_str());
+    owed.add(key(1));
+    owed.add(key(2));
+    let first = owed.first().expect("it is owed");
+    assert_eq!(first.key, key(1));
+    // It fails once more while it is made good.
+    owed.add(key(1));
+    owed.done(&first);
+    let again = owed.first().expect("it is owed");
+    assert!(again.key == first.key && again != first);
+    owed.done(&again);
+    assert_eq!(owed.first().expect("it is owed").key, key(2));
+    // 1024 URLs are the most.
+    for number in 0..=1024 {
+        owed.add(key(number));
+    }
+    let everything = owed.first().expect("it is owed");
+    assert_eq!(everything.key, None);
+    owed.done(&everything);
+    assert_eq!(owed.first(), None);
+}
+
+#[test]
+fn only_where_a_deletion_finds_no_place_in_the_queue_is_everything_deleted() {
+    let (shared, _orders) = shared(1);
+    let names = Names::new("p", KEY, None);
+    shared.forget(&names);
+    assert_eq!(shared.state.owed.first(), None);
+    shared.forget(&names);
+    assert_eq!(shared.state.owed.first().expect("it is owed").key, None);
+}
+
 #[tokio::test]
 async fn who_does_not_answer_is_asked_once() {
     let (shared, mut orders) = shared(4);

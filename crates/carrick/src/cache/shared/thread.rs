@@ -52,11 +52,15 @@ async fn serve(plan: SharedPlan, mut orders: Receiver<Order>, state: Arc<SharedS
 async fn execute(server: &Server, state: &SharedState, order: Order) {
     match order {
         Order::Get { key, field, reply } => {
-            // The request does not wait any more.
-            if reply.is_closed() {
-                return;
-            }
-            let got = match renew_if_owed(server, state).await {
+            let settled = {
+                let _one_at_a_time = server.settling.lock().await;
+                // The request does not wait any more.
+                if reply.is_closed() {
+                    return;
+                }
+                Box::pin(settle(server, state)).await
+            };
+            let got = match settled {
                 Ok(()) => Box::pin(server.get(&key, field)).await,
                 Err(failure) => Err(failure),
             };
@@ -84,7 +88,7 @@ async fn execute(server: &Server, state: &SharedState, order: Order) {
         Order::Forget { key, reply } => {
             let result = server.forget(&key).await;
             if result.is_err() {
-                state.renewals_owed.fetch_add(1, Relaxed);
+                state.owed.add(Some(key));
             }
             answer(state, result, reply);
         }
@@ -92,12 +96,19 @@ async fn execute(server: &Server, state: &SharedState, order: Order) {
     }
 }
 
-/// Draws a new generation, if everything was to be deleted. Records that are written meanwhile have the old one.
-async fn renew_if_owed(server: &Server, state: &SharedState) -> Result<(), ServerFailure> {
-    let owed = state.renewals_owed.load(Relaxed);
-    if owed > state.renewals_done.load(Relaxed) {
-        server.renew().await?;
-        state.renewals_done.fetch_max(owed, Relaxed);
+/// Makes deletions good that failed. For everything, a new generation is drawn; records that are written meanwhile have the old one.
+async fn settle(server: &Server, state: &SharedState) -> Result<(), ServerFailure> {
+    while let Some(deletion) = state.owed.first() {
+        let deleted = match &deletion.key {
+            Some(key) => server.forget(key).await,
+            None => server.renew().await,
+        };
+        match deleted {
+            // The user may not delete: no record that is there is used any more.
+            Err(ServerFailure::Refused(_)) if deletion.key.is_some() => server.renew().await?,
+            deleted => deleted?,
+        }
+        state.owed.done(&deletion);
     }
     Ok(())
 }

@@ -131,6 +131,29 @@ fn what_could_not_be_taken_out_is_not_found_again() {
 }
 
 #[test]
+fn what_could_not_be_taken_out_at_first_is_taken_out_alone() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    one.fetch(origin.address(), "/a");
+    one.fetch(origin.address(), "/b");
+    one.wait_until_written(2);
+    assert_eq!(server.ask(&["ACL", "SETUSER", "default", "-del"]), "OK");
+    let mut client = two.carrick.connect_forward();
+    client.send(request("DELETE", origin.address(), "/a", ""));
+    assert_eq!(client.read_response("DELETE").status, 200);
+    let refused = ["result=\"not_written\""];
+    let name = "carrick_shared_writes_total";
+    two.carrick.wait_for_metric(name, &refused, 1.0);
+    assert_eq!(server.ask(&["ACL", "SETUSER", "default", "+del"]), "OK");
+    // Before it reads this, it deletes the other.
+    let found = two.fetch(origin.address(), "/b");
+    assert!(is_from_second_level(&found), "{}", found.head);
+    assert_eq!(server.keys().len(), 2);
+    assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
+}
+
+#[test]
 fn what_was_on_its_way_when_an_unsafe_method_changed_it_is_not_written() {
     let (server, far) = server();
     let origin = Server::listen(&far);
