@@ -22,7 +22,7 @@ use peers::CachePeers;
 use purge::{Pattern, Purge};
 use purges::{PurgeEpoch, Purges};
 use recent_keys::RecentKeys;
-use shared::Shared;
+use shared::{Owed, Shared};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -56,6 +56,8 @@ pub struct Cache {
     pub cache_peers: ArcSwapOption<CachePeers>,
     /// The shared cache; swapped at reload.
     pub shared: ArcSwapOption<Shared>,
+    /// What the shared cache has to delete, whichever it is.
+    owed: Arc<Owed>,
 }
 
 impl Cache {
@@ -67,6 +69,8 @@ impl Cache {
             objects: plan.objects as u64,
             object_bytes_max: plan.object_bytes_max,
         };
+        let owed = Arc::default();
+        let shared = plan.shared.as_ref();
         Self {
             store: Arc::new(Store::with_disk(limits, disk)),
             flights: Arc::default(),
@@ -76,20 +80,14 @@ impl Cache {
             purges: Purges::default(),
             bytes_max: plan.memory_bytes,
             cache_peers: ArcSwapOption::new(CachePeers::for_plan(plan, None)),
-            shared: ArcSwapOption::new(plan.shared.as_ref().and_then(Shared::start)),
+            shared: ArcSwapOption::new(shared.and_then(|plan| Shared::start(plan, &owed))),
+            owed,
         }
     }
 
     /// Applies what a reload has changed, once no worker has the plan `before`.
     pub fn follow(&self, plan: &Plan, before: &Plan) {
-        if !plan.keeps_rules_of(before) {
-            // Until a reload brings the rules back, nothing invalidates what is stored by them. First in the shared cache, so that nothing
-            // comes back from there.
-            if let Some(shared) = &*self.shared.load() {
-                shared.forget_all();
-            }
-            self.purge(&Pattern::All, Purge::Outdate);
-        }
+        let keeps_rules = plan.keeps_rules_of(before);
         let plan = plan.cache.as_ref();
         let before = self.cache_peers.load();
         let cache_peers = plan.and_then(|plan| CachePeers::for_plan(plan, before.as_deref()));
@@ -97,7 +95,14 @@ impl Cache {
         let before = self.shared.load();
         let shared = plan.and_then(|plan| plan.shared.as_ref());
         if before.as_deref().map(Shared::plan) != shared {
-            self.shared.store(shared.and_then(Shared::start));
+            let shared = shared.and_then(|plan| Shared::start(plan, &self.owed));
+            self.shared.store(shared);
+        }
+        if !keeps_rules {
+            // Until a reload brings the rules back, nothing invalidates what is stored by them. First in the shared cache, so that nothing
+            // comes back from there; if there is none, in the next one.
+            self.owed.add(None);
+            self.purge(&Pattern::All, Purge::Outdate);
         }
     }
 

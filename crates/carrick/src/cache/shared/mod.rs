@@ -20,13 +20,13 @@ mod tests;
 mod thread;
 
 pub use names::Names;
+pub use owed::Owed;
 
 use crate::cache::memory::Object;
 use crate::config::plan::SharedPlan;
 use carrick_logic::balance::PassiveHealth;
 use carrick_logic::cache::{Record, Recorded, UnixTime, read_record, write_varies};
 use order::{Field, GetReply, Order};
-use owed::Owed;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub struct SharedState {
     counters: [AtomicU64; SharedCacheEvent::ALL.len()],
     queued_bytes: AtomicU64,
     /// What is to be deleted before the server is asked again, as it may be from before a write.
-    owed: Owed,
+    owed: Arc<Owed>,
     health: Mutex<Health>,
 }
 
@@ -102,13 +102,13 @@ pub struct SharedRecord {
 }
 
 impl Shared {
-    /// Starts using the server, which need not be reachable yet. `None`: carrick was built without this feature, or the system starts no
-    /// more threads, which is logged.
+    /// Starts using the server, which need not be reachable yet, and where `owed` is deleted first. `None`: carrick was built without this
+    /// feature, or the system starts no more threads, which is logged.
     #[must_use]
     #[cfg_attr(not(feature = "shared-cache"), expect(unused_variables))]
-    pub fn start(plan: &SharedPlan) -> Option<Arc<Self>> {
+    pub fn start(plan: &SharedPlan, owed: &Arc<Owed>) -> Option<Arc<Self>> {
         let (orders, received) = mpsc::channel(ORDERS_MAX);
-        let state = Arc::new(SharedState::new());
+        let state = Arc::new(SharedState::new(Arc::clone(owed)));
         #[cfg(feature = "shared-cache")]
         if let Err(error) = thread::start(plan.clone(), received, Arc::clone(&state)) {
             tracing::error!("cannot use the shared cache: {error}");
@@ -180,13 +180,8 @@ impl Shared {
         if (self.orders.try_send(Order::Forget { key, reply: None })).is_err() {
             self.state.count(SharedCacheEvent::Dropped);
             // What is queued may write the URL again after it was deleted: with the old generation.
-            self.forget_all();
+            self.state.owed.add(None);
         }
-    }
-
-    /// Deletes everything before the server is asked again. Does not wait.
-    pub fn forget_all(&self) {
-        self.state.owed.add(None);
     }
 
     /// Deletes what is stored for a URL, as keys have it; `None`: for all URLs. Waits until it is done.
@@ -339,11 +334,11 @@ fn lasts_s(meta: &carrick_logic::cache::Meta, now: UnixTime) -> u32 {
 }
 
 impl SharedState {
-    fn new() -> Self {
+    fn new(owed: Arc<Owed>) -> Self {
         Self {
             counters: Default::default(),
             queued_bytes: AtomicU64::new(0),
-            owed: Owed::default(),
+            owed,
             health: Mutex::new(Health {
                 // A silent server costs its time-out once, and then only at trials.
                 passive: PassiveHealth::new(1),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Keys, at most. If it would be more, everything is to be deleted.
 const KEYS_MAX: usize = 1024;
 
-/// What is to be deleted.
+/// What is to be deleted. A reload that replaces the shared cache leaves it as it is.
 #[derive(Debug, Default)]
 pub struct Owed(Mutex<Deletions>);
 

@@ -18,7 +18,7 @@ fn shared(orders_max: usize) -> (Arc<Shared>, mpsc::Receiver<Order>) {
             password: None,
         },
         orders,
-        state: Arc::new(SharedState::new()),
+        state: Arc::new(SharedState::new(Arc::default())),
     };
     (Arc::new(shared), received)
 }

@@ -1,5 +1,6 @@
 //! Purging, by the administrator and by unsafe methods.
 use super::{Play, is_from_second_level, origin, request, server};
+use crate::support::carrick::FORWARD_TEXT;
 use crate::support::{Peer, Response, Server, wait_until};
 
 const TAGGED: &str = "Cache-Control: max-age=60\r\nCache-Tag: news\r\n";
@@ -151,6 +152,25 @@ fn what_could_not_be_taken_out_at_first_is_taken_out_alone() {
     assert!(is_from_second_level(&found), "{}", found.head);
     assert_eq!(server.keys().len(), 2);
     assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
+}
+
+/// Without the rules, nothing that changes it would have been noticed.
+#[test]
+fn a_reload_that_takes_rules_away_empties_it_though_it_changes_the_time_out_as_well() {
+    let (server, far) = server();
+    let origin = origin(&far, TAGGED);
+    let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
+    one.fetch(origin.address(), "/a");
+    one.wait_until_written(1);
+    let shared = format!("servers = \"{}\", timeout = \"9s\"", server.address());
+    for listener in ["cache = false\n", ""] {
+        let text = format!("[cache]\nshared = {{ {shared} }}\n{FORWARD_TEXT}{listener}");
+        one.carrick.reload_as(&one.place, &text, "ok");
+    }
+    // The next look-up does it.
+    one.fetch(origin.address(), "/b");
+    let a = two.fetch(origin.address(), "/a");
+    assert!(!is_from_second_level(&a), "{}", a.head);
 }
 
 #[test]
