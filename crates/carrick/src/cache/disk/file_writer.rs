@@ -3,10 +3,12 @@ use super::Disk;
 use super::entry::{Entry, Response, Stage};
 use super::file::File;
 use super::folder::CallError;
-use super::format::{Sum, body_start, file_bytes, slot_bytes};
+use super::format::{Head, Sum, body_start, file_bytes, slot_bytes};
 use super::name::Name;
-use super::write::{PIECE_BYTES, unreadable};
+use super::write::{PIECE_BYTES, is_short, unreadable};
 use crate::cache::index::Item;
+use crate::cache::key::Key;
+use carrick_logic::cache::Variant;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,6 +23,13 @@ const WRITERS_MAX: u64 = 64;
 
 /// Capacity is taken in steps of this for a body of unknown length.
 const STEP_BYTES: u64 = 4 << 20;
+
+/// Whether the file of a body that is too long for memory can have the head of this response.
+#[must_use]
+pub fn fits_file(key: Key<'_>, variant: &Variant, fields: &[u8]) -> bool {
+    is_short(key, variant)
+        && Head::bytes_of(key.bytes(), variant, fields) as u64 <= slot_bytes(CLASS)
+}
 
 /// The disk cannot take the bytes; why has been logged and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,6 +28,7 @@ mod write;
 pub use entry::Entry;
 pub(super) use entry::{NewHead, Response};
 pub use file::File;
+pub use file_writer::fits_file;
 pub(super) use file_writer::{FileWriter, NotWritten};
 pub(super) use load::{Loaded, LoadedBody};
 use purge::Unremoved;

@@ -9,7 +9,8 @@ use super::health::Operation;
 use super::name::Name;
 use super::{Disk, now};
 use crate::cache::index::Item;
-use carrick_logic::cache::{Meta, UnixTime};
+use crate::cache::key::Key;
+use carrick_logic::cache::{Meta, UnixTime, Variant};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -174,10 +175,16 @@ pub(super) fn unreadable() -> CallError {
 impl Response<'_> {
     /// Whether it can be sent later. Parts (206) are only kept in memory, and so is what would fill that with its key.
     pub(super) fn is_worth_storing(&self) -> bool {
-        let (names, values) = self.variant.parts();
-        let key_bytes = self.key.bytes().len() + names.len() + values.len();
-        self.meta.part().is_none() && key_bytes <= KEY_BYTES_MAX && may_be_of_use(&self.meta, now())
+        self.meta.part().is_none()
+            && is_short(self.key, self.variant)
+            && may_be_of_use(&self.meta, now())
     }
+}
+
+/// Whether a key and a variant may be kept in memory for a file.
+pub(super) fn is_short(key: Key<'_>, variant: &Variant) -> bool {
+    let (names, values) = variant.parts();
+    key.bytes().len() + names.len() + values.len() <= KEY_BYTES_MAX
 }
 
 /// Whether a response is fresh, or can be validated or sent stale.

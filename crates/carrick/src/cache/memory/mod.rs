@@ -157,7 +157,19 @@ impl Store {
     /// # Errors
     /// [`NotTaken::TooLarge`], [`NotTaken::Full`].
     pub fn fill(self: &Arc<Self>, total_bytes: Option<u64>) -> Result<BodyWriter, NotTaken> {
-        BodyWriter::begin(Arc::clone(self), total_bytes)
+        self.fill_for(total_bytes, true)
+    }
+
+    /// The same. A body that is too long for memory is refused unless [its head fits a file](super::disk::fits_file).
+    ///
+    /// # Errors
+    /// The same.
+    pub fn fill_for(
+        self: &Arc<Self>,
+        total_bytes: Option<u64>,
+        fits_file: bool,
+    ) -> Result<BodyWriter, NotTaken> {
+        BodyWriter::begin(Arc::clone(self), total_bytes, fits_file)
     }
 
     /// Stores a response, replacing the same variant: `head` is what `write_stored_fields` wrote. The body may be whole, or be filled

@@ -2,6 +2,7 @@
 use super::ask::CacheQuery;
 use super::parts::stored_like;
 use crate::cache::Cache;
+use crate::cache::disk::fits_file;
 use crate::cache::memory::{Object, Store};
 use crate::cache::shared::{Names, Shared, Ticket};
 use crate::context::request_context::RequestContext;
@@ -125,7 +126,9 @@ fn names(context: &RequestContext, shared: &Shared, key: &[u8]) -> Names {
 /// Puts a record into the store; `None`: it does not fit.
 fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<Arc<Object>> {
     // All of it is here: no length is announced, as responses under way may have the share of memory for that.
-    let mut writer = store.fill(None).ok()?;
+    let key = store.key(key);
+    let fits_file = fits_file(key, &record.variant, record.head);
+    let mut writer = store.fill_for(None, fits_file).ok()?;
     writer.append(record.body).ok()?;
     writer.announce_end();
     let body = Arc::clone(writer.body());
@@ -134,7 +137,7 @@ fn take(store: &Arc<Store>, key: &[u8], record: &Record<'_>) -> Option<Arc<Objec
     }
     store
         .put(
-            store.key(key),
+            key,
             &record.variant,
             record.meta.clone(),
             record.head,

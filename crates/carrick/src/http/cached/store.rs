@@ -2,6 +2,7 @@
 use super::ask::Asking;
 use super::parts::{PendingBody, answers, hides_fresh, stored_like, stored_of};
 use super::tee::Tee;
+use crate::cache::disk::fits_file;
 use crate::cache::memory::{BodyWriter, NotTaken, Object, Part};
 use crate::cache::purge::Purge;
 use crate::net::scratch::Scratch;
@@ -88,7 +89,9 @@ pub(super) fn try_store(
     }
     let cache = &asking.cache;
     let key = cache.store.key(&asking.key);
-    let writer = cache.store.fill(length).map_err(|why| why.label())?;
+    let writer = (cache.store)
+        .fill_for(length, fits_file(key, &variant, &head))
+        .map_err(|why| why.label())?;
     let leads = asking.lead.is_some();
     let verdict = if let Some(length) = length {
         let object = (cache.store)
@@ -198,7 +201,8 @@ impl Exchange<'_> {
         let total_bytes = part
             .total_bytes
             .or(held.as_ref().and_then(|held| held.total_bytes()));
-        let writer = store.fill(length).map_err(NotTaken::label)?;
+        // The disk does not keep parts.
+        let writer = store.fill_for(length, false).map_err(NotTaken::label)?;
         let addition = Part {
             key,
             variant,

@@ -1,5 +1,6 @@
 //! Bodies that go to the disk at once.
 use super::{Bed, Pattern, Purge, assert_right, content, fields, folder, fresh, plan};
+use crate::cache::disk::fits_file;
 use crate::cache::memory::{BodyState, NotTaken};
 use carrick_logic::cache::Variant;
 use std::sync::atomic::Ordering::Relaxed;
@@ -154,6 +155,31 @@ fn what_breaks_off_or_is_purged_leaves_nothing() {
         assert_eq!(bed.store.stats().fills, 0);
         bed.disk.health.note_written();
     }
+}
+
+#[test]
+fn what_is_too_large_for_memory_and_fits_no_file_takes_nothing_of_the_disk() {
+    let folder = folder();
+    let bed = Bed::open(&plan(&folder));
+    let fits = |key: usize, head: usize| {
+        let (key, head) = (vec![b'k'; key], vec![b'h'; head]);
+        fits_file(bed.store.key(&key), &Variant::default(), &head)
+    };
+    assert!(fits(2048, 1000));
+    assert!(!fits(2049, 1000), "its key is too long");
+    assert!(!fits(2048, 16 << 10), "its head is too long");
+    let refused = bed.store.fill_for(Some(BYTES as u64), false);
+    assert_eq!(refused.unwrap_err(), NotTaken::TooLarge);
+    let mut writer = bed.store.fill_for(None, false).unwrap();
+    while writer.written_bytes() < 72_000 {
+        writer.append(&[0; 1000]).unwrap();
+    }
+    assert!(writer.append(&[0]).is_err(), "memory takes no more");
+    drop(writer);
+    bed.disk.pool.work();
+    let stats = bed.disk.stats();
+    assert_eq!((stats.bytes, stats.objects, stats.refused), (0, 0, 0));
+    assert_eq!(bed.store.stats().fills, 0);
 }
 
 #[test]

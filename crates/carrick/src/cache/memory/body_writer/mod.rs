@@ -33,7 +33,9 @@ pub struct BodyWriter {
     store: Arc<Store>,
     body: Arc<Body>,
     announced_bytes: Option<u64>,
-    /// What was taken for that at the beginning.
+    /// Whether the disk may keep it.
+    fits_file: bool,
+    /// What was taken for the announced bytes at the beginning.
     reserved_bytes: u64,
     written_bytes: u64,
     ended: bool,
@@ -53,14 +55,20 @@ fn charge_of(bytes: u64) -> u64 {
 
 impl BodyWriter {
     /// Takes the memory for a body of known length, and nothing yet for another.
-    pub(super) fn begin(store: Arc<Store>, announced_bytes: Option<u64>) -> Result<Self, NotTaken> {
+    pub(super) fn begin(
+        store: Arc<Store>,
+        announced_bytes: Option<u64>,
+        fits_file: bool,
+    ) -> Result<Self, NotTaken> {
         let memory = Arc::clone(store.memory());
         if announced_bytes.is_some_and(|bytes| bytes > memory.ledger.object_bytes_max()) {
-            let (stream, body) = stream_for(&store, announced_bytes).ok_or(NotTaken::TooLarge)?;
+            let begun = fits_file.then(|| stream_for(&store, announced_bytes));
+            let (stream, body) = begun.flatten().ok_or(NotTaken::TooLarge)?;
             return Ok(Self {
                 store,
                 body,
                 announced_bytes,
+                fits_file,
                 reserved_bytes: 0,
                 written_bytes: 0,
                 ended: false,
@@ -96,6 +104,7 @@ impl BodyWriter {
             )),
             store,
             announced_bytes,
+            fits_file,
             reserved_bytes: charge,
             written_bytes: 0,
             ended: false,
@@ -214,7 +223,7 @@ impl BodyWriter {
 
     /// Moves the body to the disk, as it becomes too long for memory. It must not have an object yet.
     fn leave_memory(&mut self) -> Result<(), FillError> {
-        if self.announced_bytes.is_some() || self.body.object().is_some() {
+        if !self.fits_file || self.announced_bytes.is_some() || self.body.object().is_some() {
             return Err(NotTaken::TooLarge.into());
         }
         let (mut stream, body) = stream_for(&self.store, None).ok_or(NotTaken::TooLarge)?;
