@@ -11,7 +11,12 @@ use std::path::Path;
 const SUBSYSTEM: u16 = 10 << 8;
 const NFT_MSG_NEWRULE: u16 = SUBSYSTEM | 6;
 const NFT_MSG_GETRULE: u16 = SUBSYSTEM | 7;
+const NFT_MSG_NEWSET: u16 = SUBSYSTEM | 9;
+const NFT_MSG_GETSET: u16 = SUBSYSTEM | 10;
 const NFGENMSG_BYTES: usize = 4;
+const NFTA_SET_TABLE: u16 = 1;
+const NFTA_SET_NAME: u16 = 2;
+const NFTA_SET_OBJ_TYPE: u16 = 15;
 const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
@@ -29,7 +34,12 @@ const NFTA_DYNSET_EXPRESSIONS: u16 = 10;
 const NFTA_COMPAT_NAME: u16 = 1;
 /// In network byte order, as all numbers of nftables.
 const NFT_META_MARK: [u8; 4] = 3_u32.to_be_bytes();
-const NFT_OBJECT_QUOTA: [u8; 4] = 2_u32.to_be_bytes();
+/// Objects that do something with each packet: `NFT_OBJECT_QUOTA`, `_CONNLIMIT` and `_SYNPROXY`.
+const EACH_PACKET_OBJECTS: [[u8; 4]; 3] = [
+    2_u32.to_be_bytes(),
+    5_u32.to_be_bytes(),
+    10_u32.to_be_bytes(),
+];
 
 /// What a connection has for its whole life (`enum nft_ct_keys`): state, direction, status, protocols, addresses, ports, id.
 /// Others, such as marks, counts and times, change.
@@ -50,12 +60,17 @@ struct Found {
     each_packet: BTreeSet<String>,
     translation: BTreeSet<String>,
     marks: BTreeSet<String>,
+    /// Maps to objects that do something with each packet, with family and table.
+    each_packet_maps: BTreeSet<String>,
 }
 
 /// `settings` is `net/netfilter` of `/proc/sys`.
 pub(super) fn obstacles(settings: &Path) -> Vec<Obstacle> {
     let mut obstacles = Vec::new();
     let mut found = Found::default();
+    for message in maps().unwrap_or_default() {
+        note_map(&mut found, &message);
+    }
     match rules() {
         Ok(messages) => messages.iter().for_each(|message| {
             note(&mut found, message);
@@ -163,6 +178,26 @@ fn rules() -> io::Result<Vec<Message>> {
     netlink::dump(Family::Netfilter, NFT_MSG_GETRULE, &[0; NFGENMSG_BYTES])
 }
 
+/// All maps and sets of nftables.
+fn maps() -> io::Result<Vec<Message>> {
+    netlink::dump(Family::Netfilter, NFT_MSG_GETSET, &[0; NFGENMSG_BYTES])
+}
+
+fn note_map(found: &mut Found, message: &Message) -> Option<()> {
+    let family = family(*message.body.first()?);
+    let map = message.body.get(NFGENMSG_BYTES..)?;
+    let kind = attribute(map, NFTA_SET_OBJ_TYPE)?;
+    let (table, name) = (
+        attribute(map, NFTA_SET_TABLE)?,
+        attribute(map, NFTA_SET_NAME)?,
+    );
+    if message.kind == NFT_MSG_NEWSET && EACH_PACKET_OBJECTS.iter().any(|one| one == kind) {
+        let map = format!("{family} {} {}", text(table), text(name));
+        found.each_packet_maps.insert(map);
+    }
+    Some(())
+}
+
 fn note(found: &mut Found, message: &Message) -> Option<()> {
     if message.kind != NFT_MSG_NEWRULE {
         return None;
@@ -204,12 +239,15 @@ fn note_expression(found: &mut Found, place: &str, expression: &[u8]) {
         (Some("match"), Some("conntrack" | "state")) => {
             found.tracking.insert(place.to_owned());
         }
-        (Some("objref"), _) if attribute(data, NFTA_OBJREF_IMM_TYPE) == Some(&NFT_OBJECT_QUOTA) => {
-            found.each_packet.insert(place.to_owned());
-        }
-        // What a map says for each packet.
-        (Some("objref"), _) if attribute(data, NFTA_OBJREF_SET_NAME).is_some() => {
-            found.each_packet.insert(place.to_owned());
+        (Some("objref"), _) => {
+            let kind = attribute(data, NFTA_OBJREF_IMM_TYPE);
+            let map = attribute(data, NFTA_OBJREF_SET_NAME).map(text);
+            let table = place.rsplit_once(' ').map_or("", |(table, _)| table);
+            if kind.is_some_and(|kind| EACH_PACKET_OBJECTS.iter().any(|one| one == kind))
+                || map.is_some_and(|map| found.each_packet_maps.contains(&format!("{table} {map}")))
+            {
+                found.each_packet.insert(place.to_owned());
+            }
         }
         // What the rule has a set do for each of its elements.
         (Some("dynset"), _) => {

@@ -223,13 +223,13 @@ fn rules_of_nftables_are_reported_by_their_effect() {
                 "{told:?}"
             );
             nft(
-                "table inet counted { chain c { type filter hook input priority 0; ct bytes > 1000000 drop; }; chain d { quota over 1000 mbytes drop; }; chain e { ct mark set 1; } }",
+                "table inet counted { chain c { type filter hook input priority 0; ct bytes > 1000000 drop; }; chain d { quota over 1000 mbytes drop; }; chain e { ct mark set 1; }; counter mail { }; quota much { over 1000 mbytes; }; chain f { counter name tcp dport map { 25 : \"mail\" }; }; chain g { quota name tcp dport map { 25 : \"much\" }; } }",
             );
             let told = obstacles();
             let each = named(&told, "rules for each packet");
             assert_eq!(
                 each[0].found,
-                "in inet counted c, inet counted d, inet counted e"
+                "in inet counted c, inet counted d, inet counted e, inet counted g"
             );
             assert_eq!(each[0].keeps_auto_off, Some(crate::Reason::PacketNetfilter));
             nft(
@@ -258,7 +258,7 @@ fn rules_of_nftables_are_reported_by_their_effect() {
                 ));
             }
             let found = named(&obstacles(), "packet filter")[0].found.clone();
-            assert!(found.ends_with(", 9 more"), "{found}");
+            assert!(found.ends_with(", 11 more"), "{found}");
         },
     );
 }
