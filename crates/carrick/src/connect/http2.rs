@@ -107,23 +107,24 @@ impl CheckoutRequest<'_> {
             };
         }
         loop {
-            if self.reuse {
-                if let Some(stream) = shared.stream(|one| place.group.is_current(one)) {
-                    let mut upstream = as_upstream(stream, metrics);
-                    upstream.reused = true;
-                    return Ok(self.reused(upstream));
-                }
-                if let Some(upstream) = place.group.take_idle(place.server) {
-                    return Ok(self.reused(upstream));
-                }
+            if let Some(upstream) = self.shared_stream(place, self.content_bytes) {
+                return Ok(upstream);
+            }
+            if self.reuse
+                && let Some(upstream) = place.group.take_idle(place.server)
+            {
+                return Ok(self.reused(upstream));
             }
             let own = match shared.access() {
                 Access::Wait(waiting) if self.reuse => {
                     let waited = timeout_at(deadline.into(), waiting.wait()).await;
-                    waited
-                        .map_err(|_| Unreachable::TimedOut(None))?
-                        .map_err(Unreachable::Shared)?;
-                    continue;
+                    let failed = match waited {
+                        Ok(Ok(())) => continue,
+                        Ok(Err(why)) => Unreachable::Shared(why),
+                        Err(_) => Unreachable::TimedOut(None),
+                    };
+                    // Rather a connection without room for content than none.
+                    return self.shared_stream(place, 0).ok_or(failed);
                 }
                 Access::Wait(_) => None,
                 Access::Open(own) => Some(own),
@@ -150,8 +151,17 @@ impl CheckoutRequest<'_> {
             if let Some(own) = own {
                 own.done(told);
             }
-            return result;
+            return result.or_else(|failed| self.shared_stream(place, 0).ok_or(failed));
         }
+    }
+
+    /// A stream on an open connection, if that is acceptable, with room for so much content.
+    fn shared_stream(&self, place: Place<'_>, content_bytes: u32) -> Option<Upstream> {
+        let shared = place.group.http2(place.server).filter(|_| self.reuse)?;
+        let stream = shared.stream(content_bytes, |one| place.group.is_current(one))?;
+        let mut upstream = as_upstream(stream, self.context.metrics());
+        upstream.reused = true;
+        Some(self.reused(upstream))
     }
 
     /// Opens a connection.
@@ -189,7 +199,7 @@ fn stream_of(
     connection: &Rc<ServerConnection>,
     metrics: &WorkerMetrics,
 ) -> Result<Upstream, Unreachable> {
-    let stream = connection.stream();
+    let stream = connection.stream(0);
     let stream = stream.ok_or(Unreachable::NoServer)?;
     Ok(as_upstream(stream, metrics))
 }

@@ -32,6 +32,8 @@ pub struct CheckoutRequest<'a> {
     pub segment_bytes: Option<u32>,
     /// Whether the request asks for a WebSocket.
     pub websocket: bool,
+    /// How long the request's body is, or more.
+    pub content_bytes: u32,
 }
 
 /// The handshake with a new connection's server, if it speaks TLS: it sends the preamble.

@@ -172,6 +172,7 @@ async fn tunnel_to(
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
         websocket: false,
+        content_bytes: 0,
     };
     let (next_hop, tried) = (&destination.next_hop, &mut Vec::new());
     let mut checkout = match wanted.checkout(next_hop, tried).await {

@@ -46,6 +46,7 @@ pub async fn run_connect(
         reuse: false,
         segment_bytes: segment_bytes(client, destination.engine),
         websocket: false,
+        content_bytes: 0,
     };
     let (next_hop, tried) = (&destination.next_hop, &mut Vec::new());
     let checkout = match wanted.checkout(next_hop, tried).await {

@@ -107,7 +107,9 @@ impl Upkeep {
                 is_heard |= hears(&self.nftables, &mut self.buffer, is_meant)?;
             }
             if is_heard {
-                self.due.get_or_insert(Instant::now() + self.pause);
+                let is_calm = self.repaired_at.is_none_or(|at| at.elapsed() >= CALM);
+                let at = Instant::now() + if is_calm { SETTLE } else { self.pause };
+                self.due = Some(self.due.map_or(at, |due| due.min(at)));
             }
             if pipe {
                 return Ok(Next::Read);

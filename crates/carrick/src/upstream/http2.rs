@@ -51,9 +51,13 @@ pub enum Access {
 pub struct Waiting(Rc<Opening>);
 
 impl Http2Connections {
-    /// A stream on a connection that `is_current` and has room for one. The first is filled first, so that others become idle and are
-    /// closed. Those that are not current end with what is under way there.
-    pub fn stream(&self, is_current: impl Fn(&Transport) -> bool) -> Option<Rc<ServerStream>> {
+    /// A stream on a connection that `is_current` and has room for one with so much content. The first is filled first, so that others become
+    /// idle and are closed. Those that are not current end with what is under way there.
+    pub fn stream(
+        &self,
+        content_bytes: u32,
+        is_current: impl Fn(&Transport) -> bool,
+    ) -> Option<Rc<ServerStream>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| {
             if !is_current(connection.transport()) {
@@ -64,7 +68,7 @@ impl Http2Connections {
         });
         connections
             .iter()
-            .find_map(|connection| connection.stream())
+            .find_map(|connection| connection.stream(content_bytes))
     }
 
     /// Gets in line for a connection. As many wait for one as it is likely to carry.

@@ -145,6 +145,11 @@ pub async fn relay(
                     websocket: (scratch.request_head)
                         .websocket_key(&scratch.request)
                         .is_some(),
+                    content_bytes: match scratch.request_head.body {
+                        BodyLength::None => 0,
+                        BodyLength::Bytes(length) => u32::try_from(length).unwrap_or(u32::MAX),
+                        BodyLength::Chunked => u32::MAX,
+                    },
                 };
                 wanted.checkout(&destination.next_hop, &mut tried).await
             }
@@ -159,10 +164,6 @@ pub async fn relay(
                 });
             }
         };
-        if requester.has_reset_stream() {
-            // Servers end connections, with the requests of others, for some that are begun in vain.
-            return Outcome::Failed(Failure::ClientGone("client_reset"));
-        }
         if last.take().is_some() {
             requester.context().metrics().retries.add(1);
         }

@@ -5,6 +5,8 @@ use crate::context::pace::KeptPace;
 use crate::context::request_context::RequestContext;
 use crate::net::deadline::Timer;
 use crate::net::transport::Transport;
+use crate::upstream::checkout::Checkout;
+use carrick_splice::tcp::is_hung_up;
 use std::task::{Context, Waker};
 
 /// For whom a response is fetched.
@@ -61,14 +63,19 @@ impl Requester<'_> {
         }
     }
 
-    /// Whether the client has reset its stream of HTTP/2.
-    pub(super) fn has_reset_stream(&self) -> bool {
-        let transport = self.downstream().map(|downstream| &downstream.transport);
-        let Some(Transport::Http2(stream)) = transport else {
-            return false;
-        };
-        let mut cx = Context::from_waker(Waker::noop());
-        stream.poll_reset(&mut cx).is_ready()
+    /// Whether the client has reset its stream of HTTP/2 or, where the server's connection is shared, its connection. Servers end connections,
+    /// with the requests of others, for some that are begun in vain.
+    pub(super) fn is_gone(&self, found: &Checkout) -> bool {
+        match self.downstream().map(|downstream| &downstream.transport) {
+            Some(Transport::Http2(stream)) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                stream.poll_reset(&mut cx).is_ready()
+            }
+            Some(transport) if found.upstream.transport.server_stream().is_some() => {
+                transport.socket().is_some_and(is_hung_up)
+            }
+            _ => false,
+        }
     }
 
     /// Limits what has to be waited for.

@@ -51,6 +51,9 @@ impl Attempt<'_, '_> {
         mut self,
         mut checkout: Checkout,
     ) -> Result<Outcome, FailedAttempt> {
+        if self.requester.is_gone(&checkout) {
+            return Ok(self.leave_unasked(checkout));
+        }
         if self.asking.is_none()
             && let Some(client) = self.requester.client()
         {
@@ -91,6 +94,15 @@ impl Attempt<'_, '_> {
         }
     }
 
+    /// Gives a connection back on which nothing was asked.
+    fn leave_unasked(&self, checkout: Checkout) -> Outcome {
+        if checkout.preamble.is_empty() {
+            let pool = self.requester.context().pool();
+            checkout.give_back(pool, &self.destination.next_hop);
+        }
+        Outcome::Failed(Failure::ClientGone("client_reset"))
+    }
+
     /// Sends the preamble and the head in `scratch.out`; on an error, whether nothing went out.
     async fn send_head(
         &mut self,
@@ -129,6 +141,9 @@ impl Attempt<'_, '_> {
         mut self,
         mut checkout: Checkout,
     ) -> Result<Outcome, FailedAttempt> {
+        if self.requester.is_gone(&checkout) {
+            return Ok(self.leave_unasked(checkout));
+        }
         let has_much_to_come = self.has_much_to_come();
         let Some(client) = self.requester.client() else {
             // What is fetched for the store alone is asked for with a head.
@@ -255,6 +270,7 @@ impl Attempt<'_, '_> {
                     }
                 }
                 Ok(()) => {
+                    is_early = true;
                     // A request with a body leaves nothing in the store, but may take something out of it: before its client
                     // knows that it has been answered.
                     let changed = cached::changed(&client.context, scratch, self.destination);
@@ -291,8 +307,7 @@ impl Attempt<'_, '_> {
                         })
                         .await
                     };
-                    is_early = sent.is_none();
-                    if is_early && passed == Passed::Whole && still_reads(scratch) {
+                    if sent.is_none() && passed == Passed::Whole && still_reads(scratch) {
                         sent = poll_fn(|cx| {
                             if let Poll::Ready(result) = body.as_mut().poll(cx) {
                                 return Poll::Ready(Some(result));
@@ -319,7 +334,9 @@ impl Attempt<'_, '_> {
             SendOutcome::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
-                if is_early && !checkout.upstream.is_pinned {
+                let upstream = &checkout.upstream;
+                let is_stream = upstream.transport.server_stream().is_some();
+                if is_early && !is_stream && !upstream.is_pinned {
                     // Its server might take the rest of the body for a request, whose response would be for the connection's next one.
                     self.scratch.response_head.keep_alive = false;
                 }

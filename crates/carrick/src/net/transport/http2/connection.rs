@@ -34,7 +34,7 @@ pub struct Http2Connection {
     /// Frames that wait for others; without room while there are none.
     gathered: RefCell<Vec<u8>>,
     queued_bytes: Cell<usize>,
-    /// Content that the library has written.
+    /// Content that was sent, or is queued.
     content_bytes: Cell<u64>,
     /// Streams that wait for less to be queued, in the order of their turns.
     waiting: RefCell<VecDeque<Waker>>,
@@ -317,9 +317,10 @@ impl Http2Connection {
         bytes <= self.meter.borrow().list_bytes_max() as usize
     }
 
-    /// Whether the other end takes content now, of whichever stream: one whose receiver does not read can keep that from all others.
-    pub(super) fn takes_content(&self) -> bool {
-        self.content_bytes.get() < self.meter.borrow().window_bytes()
+    /// Whether the other end takes so much more content now, of whichever stream.
+    pub(super) fn takes_content(&self, bytes: u64) -> bool {
+        let window_bytes = self.meter.borrow().window_bytes();
+        bytes == 0 || self.content_bytes.get().saturating_add(bytes) <= window_bytes
     }
 
     /// Notes a request to the server: it may say something about it.
@@ -369,6 +370,8 @@ impl Http2Connection {
     pub(super) fn piece(self: &Rc<Self>, bytes: Vec<u8>) -> Piece {
         let piece_bytes = bytes.len() + PIECE_BYTES;
         self.queued_bytes.set(self.queued_bytes.get() + piece_bytes);
+        let content = &self.content_bytes;
+        content.set(content.get() + bytes.len() as u64);
         Piece {
             bytes,
             sent_bytes: 0,
@@ -417,17 +420,18 @@ impl Buf for Piece {
 
     fn advance(&mut self, count: usize) {
         self.sent_bytes = (self.sent_bytes + count).min(self.bytes.len());
-        let sent = &self.connection.content_bytes;
-        sent.set(sent.get() + count as u64);
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        let unsent_bytes = self.remaining() as u64;
         let bytes = std::mem::take(&mut self.bytes);
         let content_bytes = bytes.len();
         buffers::give(bytes);
         let connection = &self.connection;
+        let content = &connection.content_bytes;
+        content.set(content.get().saturating_sub(unsent_bytes));
         let queued = connection.queued_bytes.get();
         connection
             .queued_bytes

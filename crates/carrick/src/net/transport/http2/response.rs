@@ -188,9 +188,11 @@ impl Outgoing {
                 return Ok(());
             };
             self.interim_left = left;
-            let sent = self
-                .respond
-                .send_informational(translate(&head, text, head.status));
+            let interim = translate(&head, text, head.status);
+            if !takes(connection, &interim) {
+                return Ok(());
+            }
+            let sent = self.respond.send_informational(interim);
             return self.note(sent);
         }
         let Some(status) = self.status(&head, text) else {
@@ -206,8 +208,8 @@ impl Outgoing {
         };
         let response = translate(&head, text, status);
         if !takes(connection, &response) {
-            tracing::warn!(
-                "the client takes no response head of {} bytes by HTTP/2; it gets 502 instead",
+            tracing::debug!(
+                "HTTP/2: the client takes no response head of {} bytes; it gets 502 instead",
                 head.head_bytes
             );
             self.send_response(plain(502), Framing::Over)?;

@@ -97,6 +97,31 @@ fn a_call_that_is_reset_has_the_status_of_the_code() {
     assert_eq!(failures, 3.0);
 }
 
+/// What a handler that answers at once goes on reading.
+#[test]
+fn a_body_whose_response_is_over_arrives_whole() {
+    const BYTES: usize = 1_000_000;
+    let place = Place::claim();
+    let (sender, bodies) = std::sync::mpsc::channel();
+    let server = Http2Server::start(&place, move |mut asked| {
+        let sender = sender.clone();
+        async move {
+            asked.answer(202, b"accepted");
+            let (body, _) = asked.read().await.expect("a body");
+            sender.send(body.len()).expect("the test");
+        }
+    });
+    let carrick = start(&place, &[server.address()], "http2 = true");
+    let mut client = carrick.connect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {BYTES}\r\n\r\n"
+    ));
+    assert_eq!(client.read_response("POST").status, 202);
+    client.send(vec![b'x'; BYTES]);
+    let bytes = bodies.recv_timeout(crate::support::PATIENCE);
+    assert_eq!(bytes, Ok(BYTES));
+}
+
 #[test]
 fn an_early_response_is_whole_and_its_client_need_send_no_more() {
     let place = Place::claim();

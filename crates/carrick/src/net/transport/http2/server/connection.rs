@@ -37,6 +37,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A stream that was given up after this time, while nothing at all came from the server, speaks against its connection.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// A request with content goes by a connection whose window has room for so much of it.
+const FIRST_BYTES: u32 = 8 * 1024;
+
 /// With so many requests cancelled within so long, a connection takes no more for a while. Netty allows 200 in 30 s; those that are under
 /// way may be cancelled, too.
 const CANCELLED_MAX: u32 = 50;
@@ -272,7 +275,6 @@ impl ServerConnection {
             return false;
         }
         self.shared.streams() < handle.current_max_send_streams().min(STREAMS_MAX)
-            && self.shared.takes_content()
             && !self.is_spared()
     }
 
@@ -327,10 +329,15 @@ impl ServerConnection {
         (self.streams() == 0).then(|| self.idle_since.get())
     }
 
-    /// A stream for a request. `None`: see [`has_room`](Self::has_room).
+    /// A stream for a request with so much content, which may be none. `None`: see [`has_room`](Self::has_room); or the window of all streams
+    /// together has no room for the first of it, as one whose receiver does not read can keep that from all others.
     #[must_use]
-    pub fn stream(self: &Rc<Self>) -> Option<Rc<ServerStream>> {
-        if !self.has_room() {
+    pub fn stream(self: &Rc<Self>, content_bytes: u32) -> Option<Rc<ServerStream>> {
+        if !self.has_room()
+            || !self
+                .shared
+                .takes_content(content_bytes.min(FIRST_BYTES).into())
+        {
             return None;
         }
         let send = self.send.borrow().clone()?;
@@ -367,6 +374,8 @@ impl ServerConnection {
         let (count, since) = self.cancelled.get();
         let (count, since) = match now().saturating_duration_since(since) {
             age if age > CANCELLED_WITHIN => (1, now()),
+            // The pause begins with the last one.
+            _ if count + 1 >= CANCELLED_MAX => (count + 1, now()),
             _ => (count + 1, since),
         };
         self.cancelled.set((count, since));

@@ -218,7 +218,7 @@ impl Drop for ServerStream {
             && let Some(stream) = self.response.get_mut().take_unended()
         {
             self.connection.await_end(stream, place);
-        } else if is_under_way {
+        } else if is_under_way || self.request.get_mut().is_unfinished() {
             self.connection.is_cancelled();
         }
         self.connection

@@ -77,6 +77,14 @@ impl Outgoing {
         }
     }
 
+    /// Whether the server expects more of the request.
+    pub(super) fn is_unfinished(&self) -> bool {
+        match &self.state {
+            Sending::Content(content) => !content.is_over() && !content.is_lost(),
+            Sending::Head(_) | Sending::Lost => false,
+        }
+    }
+
     /// Takes a part of `bytes`; `asked` is told when they complete the head.
     pub(super) fn write(
         &mut self,

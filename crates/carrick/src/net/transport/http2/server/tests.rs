@@ -67,7 +67,7 @@ impl Play {
 
     /// Asks for this, and reads the answer up to `end`, when the server has sent `frames`.
     async fn ask(&self, request: &str, frames: &[Vec<u8>], end: &str) {
-        let stream = self.connection.stream().unwrap();
+        let stream = self.connection.stream(0).unwrap();
         write_all(&*stream, request.as_bytes()).await.unwrap();
         settle().await;
         self.there.say(frames.concat()).await;
@@ -205,7 +205,7 @@ fn a_connection_to_a_server_that_has_hung_is_closed() {
         let of_connection = frame(WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]);
         play.there.say([window, of_connection].concat()).await;
         settle().await;
-        let stream = play.connection.stream().unwrap();
+        let stream = play.connection.stream(0).unwrap();
         let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n";
         let request = [head.as_bytes(), &[b'x'; 200_000]].concat();
         let sending = tokio::time::timeout(Duration::from_millis(1), write_all(&*stream, &request));
