@@ -12,13 +12,16 @@ use crate::net::transport::http2::server::{Ended, ServerConnection, ServerStream
 use crate::net::transport::tls::HandshakeError;
 use crate::telemetry::metrics::{Limit, WorkerMetrics};
 use crate::upstream::group::Group;
-use crate::upstream::http2::Access;
+use crate::upstream::http2::{Access, Http2Connections};
 use crate::upstream::{Unreachable, Upstream};
 use rustls::{AlertDescription as Alert, Error};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
+
+/// How long another connection may take, if the request can go by one that is open, where it may have to wait.
+const ANOTHER_WITHIN: Duration = Duration::from_secs(1);
 
 /// One of the servers of an upstream.
 #[derive(Clone, Copy)]
@@ -107,7 +110,7 @@ impl CheckoutRequest<'_> {
             };
         }
         loop {
-            if let Some(upstream) = self.shared_stream(place, self.content_bytes) {
+            if let Some(upstream) = self.shared_stream(place, &shared, self.content_bytes) {
                 return Ok(upstream);
             }
             if self.reuse
@@ -115,6 +118,12 @@ impl CheckoutRequest<'_> {
             {
                 return Ok(self.reused(upstream));
             }
+            // Where one without room for content is open, that is rather taken than another waited for as long.
+            let is_spare = self.reuse && shared.has_room();
+            let deadline = match is_spare {
+                true => deadline.min(now() + ANOTHER_WITHIN),
+                false => deadline,
+            };
             let own = match shared.access() {
                 Access::Wait(waiting) if self.reuse => {
                     let waited = timeout_at(deadline.into(), waiting.wait()).await;
@@ -124,13 +133,19 @@ impl CheckoutRequest<'_> {
                         Err(_) => Unreachable::TimedOut(None),
                     };
                     // Rather a connection without room for content than none.
-                    return self.shared_stream(place, 0).ok_or(failed);
+                    return self.shared_stream(place, &shared, 0).ok_or(failed);
                 }
                 Access::Wait(_) => None,
                 Access::Open(own) => Some(own),
             };
             // If this is given up, so is the attempt, and another makes one.
-            let opened = self.open(place, deadline).await;
+            let opened = match is_spare {
+                true => {
+                    let opening = timeout_at(deadline.into(), self.open(place, deadline));
+                    opening.await.unwrap_or(Err(Unreachable::TimedOut(None)))
+                }
+                false => self.open(place, deadline).await,
+            };
             let (result, told) = match opened {
                 Ok(Opened::Http2(connection)) => {
                     // The first stream is its own.
@@ -151,13 +166,20 @@ impl CheckoutRequest<'_> {
             if let Some(own) = own {
                 own.done(told);
             }
-            return result.or_else(|failed| self.shared_stream(place, 0).ok_or(failed));
+            return result.or_else(|failed| self.shared_stream(place, &shared, 0).ok_or(failed));
         }
     }
 
     /// A stream on an open connection, if that is acceptable, with room for so much content.
-    fn shared_stream(&self, place: Place<'_>, content_bytes: u32) -> Option<Upstream> {
-        let shared = place.group.http2(place.server).filter(|_| self.reuse)?;
+    fn shared_stream(
+        &self,
+        place: Place<'_>,
+        shared: &Http2Connections,
+        content_bytes: u32,
+    ) -> Option<Upstream> {
+        if !self.reuse {
+            return None;
+        }
         let stream = shared.stream(content_bytes, |one| place.group.is_current(one))?;
         let mut upstream = as_upstream(stream, self.context.metrics());
         upstream.reused = true;

@@ -71,6 +71,12 @@ impl Http2Connections {
             .find_map(|connection| connection.stream(content_bytes))
     }
 
+    /// Whether one has room for a request without content.
+    pub fn has_room(&self) -> bool {
+        let connections = self.connections.borrow();
+        connections.iter().any(|connection| connection.has_room())
+    }
+
     /// Gets in line for a connection. As many wait for one as it is likely to carry.
     pub fn access(&self) -> Access {
         let streams_max = self.streams_max.get().unwrap_or(STREAMS_MAX);

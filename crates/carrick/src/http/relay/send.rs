@@ -228,7 +228,10 @@ impl Attempt<'_, '_> {
                 };
                 match (step, &sent) {
                     (Some(head), _) => break head,
-                    (None, Some(Ok(()))) => wait.watches_client = true,
+                    (None, Some(Ok(()))) => {
+                        wait.watches_client = true;
+                        is_early = !scratch.response.is_empty();
+                    }
                     // The upstream no longer reads: it may have answered before it closed. That is waited for, shortly.
                     (
                         None,
@@ -328,18 +331,17 @@ impl Attempt<'_, '_> {
         };
         self.scratch.request = request;
         self.log.received += received;
-        let body_sent = matches!(sent, Some(Ok(())));
+        let upstream = &checkout.upstream;
+        let is_stream = upstream.transport.server_stream().is_some();
+        // Of an HTTP/1.1 server that answers before it has the body, the rest might be taken for a request, whose response would be for the
+        // connection's next one.
+        let is_reusable = !is_early || is_stream || upstream.is_pinned;
+        let body_sent = matches!(sent, Some(Ok(()))) && is_reusable;
         match met {
             SendOutcome::Head => Ok(self.answer(checkout, body_sent).await),
             SendOutcome::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
-                let upstream = &checkout.upstream;
-                let is_stream = upstream.transport.server_stream().is_some();
-                if is_early && !is_stream && !upstream.is_pinned {
-                    // Its server might take the rest of the body for a request, whose response would be for the connection's next one.
-                    self.scratch.response_head.keep_alive = false;
-                }
                 Ok(self.conclude(checkout, passed, keep_alive, body_sent))
             }
             // It may have a part of an interim response, which nothing else may follow.

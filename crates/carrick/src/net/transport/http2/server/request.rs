@@ -77,10 +77,13 @@ impl Outgoing {
         }
     }
 
-    /// Whether the server expects more of the request.
-    pub(super) fn is_unfinished(&self) -> bool {
-        match &self.state {
-            Sending::Content(content) => !content.is_over() && !content.is_lost(),
+    /// Whether the server expects more of the request. Nobody may wait for a reset.
+    pub(super) fn is_unfinished(&mut self) -> bool {
+        match &mut self.state {
+            Sending::Content(content) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                !content.is_over() && content.poll_reset(&mut cx).is_pending()
+            }
             Sending::Head(_) | Sending::Lost => false,
         }
     }
