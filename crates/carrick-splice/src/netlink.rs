@@ -1,6 +1,6 @@
 //! Asking the kernel by netlink: dumps of links, filters, rules, and the attributes that they consist of; and hearing of changes.
 //!
-//! What is asked here is a few dumps of five kinds, nftables among them, which no one crate has; so the messages are read by
+//! What is asked here is a few dumps of six kinds, nftables among them, which no one crate has; so the messages are read by
 //! hand, and the sockets are those of `rustix`. No message is trusted: what is too short is left out.
 
 use rustix::io::{Errno, retry_on_intr};

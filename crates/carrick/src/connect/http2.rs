@@ -18,7 +18,7 @@ use rustls::{AlertDescription as Alert, Error};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 /// How long another connection may take, if the request can go by one that is open, where it may have to wait.
 const ANOTHER_WITHIN: Duration = Duration::from_secs(1);
@@ -118,56 +118,68 @@ impl CheckoutRequest<'_> {
             {
                 return Ok(self.reused(upstream));
             }
-            // Where one without room for content is open, that is rather taken than another waited for as long.
-            let is_spare = self.reuse && shared.has_room();
-            let deadline = match is_spare {
-                true => deadline.min(now() + ANOTHER_WITHIN),
-                false => deadline,
-            };
-            let own = match shared.access() {
-                Access::Wait(waiting) if self.reuse => {
-                    let waited = timeout_at(deadline.into(), waiting.wait()).await;
-                    let failed = match waited {
-                        Ok(Ok(())) => continue,
-                        Ok(Err(why)) => Unreachable::Shared(why),
-                        Err(_) => Unreachable::TimedOut(None),
-                    };
-                    // Rather a connection without room for content than none.
-                    return self.shared_stream(place, &shared, 0).ok_or(failed);
+            if !(self.reuse && shared.has_room()) {
+                match self.another(place, &shared, deadline).await? {
+                    Some(upstream) => return Ok(upstream),
+                    None => continue,
                 }
-                Access::Wait(_) => None,
-                Access::Open(own) => Some(own),
-            };
-            // If this is given up, so is the attempt, and another makes one.
-            let opened = match is_spare {
-                true => {
-                    let opening = timeout_at(deadline.into(), self.open(place, deadline));
-                    opening.await.unwrap_or(Err(Unreachable::TimedOut(None)))
-                }
-                false => self.open(place, deadline).await,
-            };
-            let (result, told) = match opened {
-                Ok(Opened::Http2(connection)) => {
-                    // The first stream is its own.
-                    let stream = stream_of(&connection, metrics);
-                    shared.put(connection);
-                    (stream, Ok(()))
-                }
-                Ok(Opened::Http1(upstream)) => {
-                    shared.speaks_http1();
-                    (Ok(upstream), Ok(()))
-                }
-                Err(unreachable) => {
-                    let unreachable = Arc::new(unreachable);
-                    let own = Unreachable::Shared(Arc::clone(&unreachable));
-                    (Err(own), Err(unreachable))
-                }
-            };
-            if let Some(own) = own {
-                own.done(told);
             }
-            return result.or_else(|failed| self.shared_stream(place, &shared, 0).ok_or(failed));
+            let another = self.another(place, &shared, deadline);
+            let failed = match timeout(ANOTHER_WITHIN, another).await {
+                Ok(Ok(Some(upstream))) => return Ok(upstream),
+                Ok(Ok(None)) => continue,
+                Ok(Err(failed)) => Some(failed),
+                Err(_) => (now() >= deadline).then_some(Unreachable::TimedOut(None)),
+            };
+            // Rather a connection without room for content than none.
+            if let Some(upstream) = self.shared_stream(place, &shared, 0) {
+                return Ok(upstream);
+            }
+            if let Some(failed) = failed {
+                return Err(failed);
+            }
         }
+    }
+
+    /// Opens a connection; `None`: another request has opened one. If this is given up, so is the attempt, and another makes one.
+    async fn another(
+        &mut self,
+        place: Place<'_>,
+        shared: &Http2Connections,
+        deadline: Instant,
+    ) -> Result<Option<Upstream>, Unreachable> {
+        let own = match shared.access() {
+            Access::Wait(waiting) if self.reuse => {
+                let waited = timeout_at(deadline.into(), waiting.wait()).await;
+                waited
+                    .map_err(|_| Unreachable::TimedOut(None))?
+                    .map_err(Unreachable::Shared)?;
+                return Ok(None);
+            }
+            Access::Wait(_) => None,
+            Access::Open(own) => Some(own),
+        };
+        let (result, told) = match self.open(place, deadline).await {
+            Ok(Opened::Http2(connection)) => {
+                // The first stream is its own.
+                let stream = stream_of(&connection, self.context.metrics());
+                shared.put(connection);
+                (stream, Ok(()))
+            }
+            Ok(Opened::Http1(upstream)) => {
+                shared.speaks_http1();
+                (Ok(upstream), Ok(()))
+            }
+            Err(unreachable) => {
+                let unreachable = Arc::new(unreachable);
+                let own = Unreachable::Shared(Arc::clone(&unreachable));
+                (Err(own), Err(unreachable))
+            }
+        };
+        if let Some(own) = own {
+            own.done(told);
+        }
+        result.map(Some)
     }
 
     /// A stream on an open connection, if that is acceptable, with room for so much content.

@@ -5,8 +5,8 @@ use crate::context::client::Client;
 use crate::net::deadline::{Deadline, now};
 use crate::net::transport::Transport;
 use crate::net::transport::http2::{
-    Gather, Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece, SMALL_FRAMES_BYTES,
-    websocket_accept,
+    FIELD_BYTES, Gather, Http2Connection, Http2Io, Http2Stream, Incoming, Outgoing, Piece,
+    SMALL_FRAMES_BYTES, websocket_accept,
 };
 use crate::net::unread::Unread;
 use crate::reply::{LINGER, end_gently};
@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 /// Streams of a connection that are served at the same time.
 const STREAMS_MAX: usize = 128;
 
+/// The same, with those that the client has reset, which have their place until their session has ended, as when its server is connected to.
+const PLACES_MAX: usize = 2 * STREAMS_MAX;
+
 /// Bytes of the heads of requests that are served at the same time, unless it is one. Each is kept more than once, and costs the client next
 /// to nothing if fields repeat.
 const HEADS_BYTES_MAX: usize = 1 << 20;
@@ -49,9 +52,6 @@ const MISTAKES_MAX: usize = 1024;
 /// Streams that were reset are remembered so long, and so many.
 const RESET_STREAMS_KEPT: Duration = Duration::from_secs(30);
 const RESET_STREAMS_MAX: usize = 4 * STREAMS_MAX;
-
-/// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
-const FIELD_BYTES: usize = 32;
 
 /// How much of a nuisance a malformed request is.
 const MALFORMED_NUISANCE: u32 = 10;
@@ -341,9 +341,7 @@ impl Connection {
         }
         self.has_asked = true;
         let context = &self.client.context;
-        if self.shared.streams() >= 2 * STREAMS_MAX {
-            // A stream that the client has reset has its place until its session has ended, as when its server is connected to. Others
-            // are at most `STREAMS_MAX`.
+        if self.shared.streams() >= PLACES_MAX {
             context.metrics().limits.reached(Limit::Http2Streams);
             return respond.send_reset(Reason::REFUSED_STREAM);
         }

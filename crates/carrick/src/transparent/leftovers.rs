@@ -123,6 +123,16 @@ impl Line {
         self.protocol == PROTOCOL.to_string()
     }
 
+    /// carrick's rule, if it is one.
+    fn rule(&self, family: Family) -> Option<Made> {
+        let mark = self.mark().filter(|_| self.is_ours())?;
+        Some(Made::Rule {
+            family,
+            priority: self.priority,
+            mark,
+        })
+    }
+
     fn table(&self) -> Option<u32> {
         self.table.parse().ok()
     }
@@ -150,17 +160,8 @@ pub fn find() -> io::Result<Vec<Made>> {
 /// # Errors
 /// See [`find`].
 pub fn routing_rules(family: Family) -> io::Result<Vec<Made>> {
-    let mut made = Vec::new();
-    for line in list(family, &["rule", "show"])? {
-        if let (true, Some(mark)) = (line.is_ours(), line.mark()) {
-            made.push(Made::Rule {
-                family,
-                priority: line.priority,
-                mark,
-            });
-        }
-    }
-    Ok(made)
+    let rules = list(family, &["rule", "show"])?;
+    Ok(rules.iter().filter_map(|line| line.rule(family)).collect())
 }
 
 /// carrick's routes. The kernel lists no others: a router may have a million.
@@ -203,7 +204,7 @@ fn tables() -> io::Result<Vec<Made>> {
         let port = name.strip_prefix(rules::TABLE_PREFIX);
         if let Some(port) = port.and_then(|port| port.parse().ok())
             // Another carrick may have removed it just now.
-            && table(&name).is_ok_and(|table| table.is_some_and(|table| table.is_carricks))
+            && table(&name)?.is_some_and(|table| table.is_carricks)
         {
             made.push(Made::Table { port });
         }
@@ -263,28 +264,28 @@ fn list(family: Family, what: &[&str]) -> io::Result<Vec<Line>> {
     })
 }
 
-/// Before which priority of `ip rule` an interception's rules are to be made, so that only the one for local addresses precedes them.
-/// `None`: they are all there, and need not move.
+/// Before which priority of `ip rule` an interception's rules are to be made, so that only the one for local addresses precedes them, and
+/// which it has now. `None`: they are all there, and need not move.
 ///
 /// # Errors
 /// There is no room for them; or the tool fails.
-pub fn place(interception: &Interception, family: Family) -> io::Result<Option<u32>> {
+pub fn place(interception: &Interception, family: Family) -> io::Result<Option<(u32, Vec<Made>)>> {
     /// The rule for table `main`, as the kernel makes it.
     const MAIN: u32 = 32_766;
-    /// Programs that let the kernel choose a number get the first, and carrick's go before it: each time they do, numbers become lower.
+    /// Rules that are further ahead move back. A program that lets the kernel choose gets the number before the first rule, and carrick's go
+    /// before that: they would sink each time.
     const NEAR: u32 = 1_000;
     let rules = list(family, &["rule", "show"])?;
     let rules = || rules.iter().filter(|line| line.priority > 0);
     let foreign = rules().filter(|line| !line.is_ours());
     let foreign = foreign.map(|line| line.priority).min().unwrap_or(MAIN);
     let keys = claim::keys(interception);
-    let is_own = |mark| keys.contains(&Key::Mark(mark));
-    let in_place = rules().filter(|line| {
-        line.is_ours()
-            && line.mark().is_some_and(is_own)
-            && (foreign.saturating_sub(NEAR)..foreign).contains(&line.priority)
-    });
-    if in_place.count() == rules::rule_count(interception) {
+    let own = rules().filter_map(|line| line.rule(family));
+    let own: Vec<Made> = own.filter(|made| keys.contains(&made.key())).collect();
+    let near = foreign.saturating_sub(NEAR)..foreign;
+    let is_near =
+        |made: &&Made| matches!(made, Made::Rule { priority, .. } if near.contains(priority));
+    if own.iter().filter(is_near).count() == rules::rule_count(interception) {
         return Ok(None);
     }
     // The highest numbers that are free.
@@ -298,7 +299,7 @@ pub fn place(interception: &Interception, family: Family) -> io::Result<Option<u
         before = taken;
     }
     if before > rules::RULES_MAX {
-        return Ok(Some(before));
+        return Ok(Some((before, own)));
     }
     Err(io::Error::other(format!(
         "carrick's rules do not fit before the rule with priority {foreign} of `ip {} rule`: give that rule a higher number",

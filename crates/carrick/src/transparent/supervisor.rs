@@ -72,6 +72,7 @@ struct Keeper<'t> {
     upkeep: Option<Upkeep>,
     /// The nft tables that this process has made, in the order of the interceptions.
     tables: Vec<Option<Table>>,
+    own_marks: Vec<u32>,
     is_draining: bool,
     /// What could not be made again, so that it is said once.
     failures: Vec<String>,
@@ -83,6 +84,7 @@ impl<'t> Keeper<'t> {
             interceptions,
             upkeep: None,
             tables: vec![None; interceptions.len()],
+            own_marks: interceptions.iter().map(|one| one.mark).collect(),
             is_draining: false,
             failures: Vec::new(),
         }
@@ -100,7 +102,7 @@ impl<'t> Keeper<'t> {
             }
         }
         self.upkeep = Upkeep::begin().inspect_err(tell_deaf).ok();
-        for (number, interception) in self.interceptions.iter().enumerate() {
+        for (interception, made) in self.interceptions.iter().zip(&mut self.tables) {
             leftovers::check_foreign(interception)?;
             // Routing of marked packets first, then the rules that mark them.
             for family in Family::ALL {
@@ -108,7 +110,7 @@ impl<'t> Keeper<'t> {
                     route(interception, family)?;
                 }
             }
-            self.filter(number)?;
+            filter(interception, made, &self.own_marks)?;
         }
         Ok(())
     }
@@ -171,7 +173,7 @@ impl<'t> Keeper<'t> {
             Ok(false) => {}
             Err(error) => failures.push(error.to_string()),
         };
-        for (number, interception) in self.interceptions.iter().enumerate() {
+        for (interception, made) in self.interceptions.iter().zip(&mut self.tables) {
             for family in Family::ALL {
                 if family.is_in(interception) {
                     let (option, mark) = (family.option(), interception.mark);
@@ -179,18 +181,26 @@ impl<'t> Keeper<'t> {
                     note(route(interception, family), what);
                 }
             }
+            let outcome = filter(interception, made, &self.own_marks);
+            if self.is_draining && outcome.as_ref().is_ok_and(|was_gone| *was_gone) {
+                pass_local(interception);
+            }
             let name = rules::table_name(interception.listener.port());
-            note(self.filter(number), format!("the nft table inet {name}"));
+            note(outcome, format!("the nft table inet {name}"));
         }
         if !repaired.is_empty() {
             tell(&format!(
                 "another program had removed, or preceded by rules of its own, {}: made again",
                 repaired.join(", ")
             ));
-            self.upkeep.iter_mut().for_each(Upkeep::repaired);
         }
-        if !failures.is_empty() {
-            self.upkeep.iter_mut().for_each(Upkeep::failed);
+        if let Some(upkeep) = &mut self.upkeep {
+            if !repaired.is_empty() {
+                upkeep.repaired();
+            }
+            if !failures.is_empty() {
+                upkeep.failed();
+            }
         }
         for failure in &failures {
             if !self.failures.contains(failure) {
@@ -199,40 +209,34 @@ impl<'t> Keeper<'t> {
         }
         self.failures = failures;
     }
+}
 
-    /// Makes the nft table of the interception with this number, unless it is there as this process has made it; whether that was
-    /// necessary.
-    fn filter(&mut self, number: usize) -> io::Result<bool> {
-        let (Some(interception), Some(made)) =
-            (self.interceptions.get(number), self.tables.get_mut(number))
-        else {
+/// Makes the nft table of an interception, unless it is there as it was `made`; whether that was necessary. `own_marks`: of all.
+fn filter(
+    interception: &Interception,
+    made: &mut Option<Table>,
+    own_marks: &[u32],
+) -> io::Result<bool> {
+    let name = rules::table_name(interception.listener.port());
+    let there = leftovers::table(&name)?;
+    let mut text = String::new();
+    if let Some(there) = &there {
+        if made.as_ref() == Some(there) {
             return Ok(false);
-        };
-        let name = rules::table_name(interception.listener.port());
-        let there = leftovers::table(&name)?;
-        let mut text = String::new();
-        if let Some(there) = &there {
-            if made.as_ref() == Some(there) {
-                return Ok(false);
-            }
-            if !there.is_carricks {
-                return Err(leftovers::foreign_table(&name));
-            }
-            // As a firewall has once saved it.
-            text = rules::nft_remove(&name);
         }
-        let own_marks: Vec<u32> = self.interceptions.iter().map(|one| one.mark).collect();
-        text += &rules::nft_install(interception, &own_marks);
-        let advice =
-            " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? See `carrick doctor`)";
-        NFT.run(&["-f", "-"], &text)
-            .map_err(|error| explained(interception, &error, advice))?;
-        *made = leftovers::table(&name)?;
-        if self.is_draining {
-            pass_local(interception);
+        if !there.is_carricks {
+            return Err(leftovers::foreign_table(&name));
         }
-        Ok(true)
+        // As a firewall has once saved it.
+        text = rules::nft_remove(&name);
     }
+    text += &rules::nft_install(interception, own_marks);
+    let advice =
+        " (does the kernel have nft_tproxy, nft_socket and nft_fib_inet? See `carrick doctor`)";
+    NFT.run(&["-f", "-"], &text)
+        .map_err(|error| explained(interception, &error, advice))?;
+    *made = leftovers::table(&name)?;
+    Ok(true)
 }
 
 /// Has new connections of this machine's programs bypass carrick, which closes its listeners.
@@ -274,14 +278,11 @@ fn route(interception: &Interception, family: Family) -> io::Result<bool> {
     if !has_route {
         run(&rules::ip_route(interception))?;
     }
-    let Some(before) = leftovers::place(interception, family)? else {
+    let Some((before, old)) = leftovers::place(interception, family)? else {
         return Ok(!has_route);
     };
-    let old = leftovers::routing_rules(family)?;
     run(&rules::ip_rules(interception, before))?;
-    let keys = claim::keys(interception);
-    let mut old = old.iter().filter(|made| keys.contains(&made.key()));
-    old.try_for_each(Made::remove)?;
+    old.iter().try_for_each(Made::remove)?;
     Ok(true)
 }
 
@@ -297,9 +298,10 @@ fn remove(interceptions: &[Interception]) -> io::Result<()> {
     let mut outcome = Ok(());
     for interception in interceptions {
         let port = interception.listener.port();
-        let table = leftovers::table(&rules::table_name(port));
-        if table.is_ok_and(|table| table.is_some_and(|table| table.is_carricks)) {
-            outcome = outcome.and(Made::Table { port }.remove());
+        match leftovers::table(&rules::table_name(port)) {
+            Ok(table) if table.as_ref().is_none_or(|table| !table.is_carricks) => {}
+            // What cannot be looked at is tried.
+            _ => outcome = outcome.and(Made::Table { port }.remove()),
         }
     }
     for list in [leftovers::routing_rules, leftovers::routes] {

@@ -31,7 +31,7 @@ use std::rc::Rc;
 
 impl Attempt<'_, '_> {
     /// Passes the response on whose head is in `scratch`.
-    pub(super) async fn answer(mut self, mut checkout: Checkout, body_sent: bool) -> Outcome {
+    pub(super) async fn answer(mut self, mut checkout: Checkout, may_reuse: bool) -> Outcome {
         checkout.answered(&self.destination.next_hop);
         let response_head = &self.scratch.response_head;
         self.log.status = response_head.status;
@@ -74,10 +74,10 @@ impl Attempt<'_, '_> {
                 Verdict::Keep(kept) => tee = Some(kept),
                 Verdict::Fill(writer, object, keep) => {
                     let filled = (writer, object, keep);
-                    return Box::pin(self.fill(checkout, body_sent, filled)).await;
+                    return Box::pin(self.fill(checkout, may_reuse, filled)).await;
                 }
                 Verdict::Use(object, reuse) => {
-                    self.leave(checkout, body_sent);
+                    self.leave(checkout, may_reuse);
                     return Box::pin(self.send_stored(object, reuse)).await;
                 }
                 Verdict::AskAgain => return Outcome::AskAgain,
@@ -118,7 +118,7 @@ impl Attempt<'_, '_> {
             Default::default()
         };
         let mut means = means(&client.context, &worker.splicer, self.destination, pace);
-        let may_keep = body_sent
+        let may_keep = may_reuse
             && !client.downstream.is_last
             && !worker.sessions.is_draining()
             && !may_be_for_tunnel(self.scratch, head.status);
@@ -138,7 +138,7 @@ impl Attempt<'_, '_> {
             return match begun {
                 Ok(()) => Outcome::LeftToKernel,
                 Err((checkout, how)) => {
-                    self.conclude(checkout, Passed::ClientGone(how), true, body_sent)
+                    self.conclude(checkout, Passed::ClientGone(how), true, may_reuse)
                 }
             };
         }
@@ -179,7 +179,7 @@ impl Attempt<'_, '_> {
         }
         match passed {
             Passed::Whole | Passed::WholeAndDone if is_tunnel => Outcome::Tunnel(checkout),
-            passed => self.conclude(checkout, passed, keep_alive, body_sent),
+            passed => self.conclude(checkout, passed, keep_alive, may_reuse),
         }
     }
 
@@ -189,12 +189,12 @@ impl Attempt<'_, '_> {
         mut checkout: Checkout,
         passed: Passed,
         keep_alive: bool,
-        body_sent: bool,
+        may_reuse: bool,
     ) -> Outcome {
         let context = self.requester.context();
         checkout.count(context.metrics(), self.log.received, self.log.sent);
         match passed {
-            Passed::Whole if self.scratch.response_head.keep_alive && body_sent => {
+            Passed::Whole if self.scratch.response_head.keep_alive && may_reuse => {
                 checkout.upstream.expect_like(self.log.sent);
                 let next_hop = &self.destination.next_hop;
                 let parted = match self.requester.client() {
@@ -209,7 +209,7 @@ impl Attempt<'_, '_> {
                     checkout.give_back_after(self.is_acknowledged, pool, next_hop);
                 }
             }
-            Passed::Whole if body_sent => checkout.close(),
+            Passed::Whole if may_reuse => checkout.close(),
             Passed::Whole | Passed::WholeAndDone => {}
             Passed::ClientGone(how) => {
                 self.log.ended = how;

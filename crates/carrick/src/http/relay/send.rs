@@ -335,14 +335,14 @@ impl Attempt<'_, '_> {
         let is_stream = upstream.transport.server_stream().is_some();
         // Of an HTTP/1.1 server that answers before it has the body, the rest might be taken for a request, whose response would be for the
         // connection's next one.
-        let is_reusable = !is_early || is_stream || upstream.is_pinned;
-        let body_sent = matches!(sent, Some(Ok(()))) && is_reusable;
+        let may_reuse = !is_early || is_stream || upstream.is_pinned;
+        let may_reuse = may_reuse && matches!(sent, Some(Ok(())));
         match met {
-            SendOutcome::Head => Ok(self.answer(checkout, body_sent).await),
+            SendOutcome::Head => Ok(self.answer(checkout, may_reuse).await),
             SendOutcome::Passed(passed, keep_alive) => {
                 checkout.answered(&self.destination.next_hop);
                 self.log.status = self.scratch.response_head.status;
-                Ok(self.conclude(checkout, passed, keep_alive, body_sent))
+                Ok(self.conclude(checkout, passed, keep_alive, may_reuse))
             }
             // It may have a part of an interim response, which nothing else may follow.
             SendOutcome::NoHead(no_head @ NoResponseHead::ClientGone) => {

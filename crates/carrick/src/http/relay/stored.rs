@@ -18,7 +18,7 @@ impl Attempt<'_, '_> {
     pub(super) async fn fill(
         mut self,
         mut checkout: Checkout,
-        body_sent: bool,
+        may_reuse: bool,
         (writer, object, mut keep): (BodyWriter, Arc<Object>, Box<PendingBody>),
     ) -> Outcome {
         checkout.upstream.limit_unread_if_near();
@@ -38,7 +38,7 @@ impl Attempt<'_, '_> {
             checkout,
             next_hop: self.destination.next_hop.clone(),
             length,
-            is_kept: response.keep_alive && body_sent,
+            is_kept: response.keep_alive && may_reuse,
             ticket: self.asking.as_deref_mut().and_then(Asking::take_ticket),
             prefetch: self.asking.as_deref_mut().and_then(Asking::take_prefetch),
             is_for_store: self.requester.client().is_none(),
@@ -134,13 +134,13 @@ impl Attempt<'_, '_> {
     }
 
     /// The server's connection is not needed any more.
-    pub(super) fn leave(&self, mut checkout: Checkout, body_sent: bool) {
+    pub(super) fn leave(&self, mut checkout: Checkout, may_reuse: bool) {
         let context = self.requester.context();
         checkout.count(context.metrics(), self.log.received, 0);
         let response = &self.scratch.response_head;
         let is_at_rest = response.body == ResponseBody::None
             && response.keep_alive
-            && body_sent
+            && may_reuse
             && self.scratch.response.len() == response.head_bytes;
         if is_at_rest {
             checkout.upstream.expect_like(0);

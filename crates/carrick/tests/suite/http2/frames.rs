@@ -68,6 +68,14 @@ impl RawClient {
         client
     }
 
+    /// The server's side of a connection: takes the preface, and sends its settings.
+    pub fn accept(mut peer: Peer, settings: &[u8]) -> Self {
+        peer.read_exact(PREFACE.len());
+        let mut server = Self { peer };
+        server.send(SETTINGS, 0, 0, settings);
+        server
+    }
+
     /// Sends a frame.
     pub fn send(&mut self, kind: u8, flags: u8, stream: u32, content: &[u8]) {
         self.peer.send(frame(kind, flags, stream, content));

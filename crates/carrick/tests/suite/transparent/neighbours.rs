@@ -154,7 +154,9 @@ fn what_another_carrick_removes_meanwhile_is_no_obstacle() {
     for (tool, first) in [
         (
             "nft",
-            "[ \"$*\" = 'list tables inet' ] && echo 'table inet carrick-9'".to_owned(),
+            format!(
+                "[ \"$*\" = 'list tables inet' ] && mkdir {here}/tables 2>/dev/null && echo 'table inet carrick-9'"
+            ),
         ),
         (
             "ip",

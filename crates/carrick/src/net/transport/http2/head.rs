@@ -10,7 +10,7 @@ pub(super) const LIMITS: HeadLimits = HeadLimits {
 };
 
 /// What a field costs in the size of a list besides its bytes (RFC 9113 section 6.5.2).
-pub(super) const FIELD_BYTES: usize = 32;
+pub const FIELD_BYTES: usize = 32;
 
 /// What ends it.
 const END: &[u8] = b"\r\n\r\n";

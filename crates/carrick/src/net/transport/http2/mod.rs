@@ -15,6 +15,7 @@ pub mod server;
 mod websocket;
 
 pub use connection::{Gather, Http2Connection, Piece, SMALL_FRAMES_BYTES, StreamPlace};
+pub use head::FIELD_BYTES;
 pub use io::Http2Io;
 pub use request::Incoming;
 pub use response::Outgoing;

@@ -1,7 +1,8 @@
 //! Purging, by the administrator and by unsafe methods.
 use super::{Play, is_from_second_level, origin, request, server};
 use crate::support::carrick::FORWARD_TEXT;
-use crate::support::{Peer, Response, Server, wait_until};
+use crate::support::{Peer, Redis, Response, Server, wait_until};
+use std::net::SocketAddr;
 
 const TAGGED: &str = "Cache-Control: max-age=60\r\nCache-Tag: news\r\n";
 
@@ -113,6 +114,17 @@ fn what_an_unsafe_method_changes_is_taken_out() {
     assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
 }
 
+/// An unsafe request, while the server deletes nothing.
+fn delete_in_vain(server: &Redis, play: &Play, origin: SocketAddr) {
+    assert_eq!(server.ask(&["ACL", "SETUSER", "default", "-del"]), "OK");
+    let mut client = play.carrick.connect_forward();
+    client.send(request("DELETE", origin, "/a", ""));
+    assert_eq!(client.read_response("DELETE").status, 200);
+    let refused = ["result=\"not_written\""];
+    let name = "carrick_shared_writes_total";
+    play.carrick.wait_for_metric(name, &refused, 1.0);
+}
+
 #[test]
 fn what_could_not_be_taken_out_is_not_found_again() {
     let (server, far) = server();
@@ -120,13 +132,7 @@ fn what_could_not_be_taken_out_is_not_found_again() {
     let (one, two) = (Play::begin(server.address()), Play::begin(server.address()));
     one.fetch(origin.address(), "/a");
     one.wait_until_written(1);
-    assert_eq!(server.ask(&["ACL", "SETUSER", "default", "-del"]), "OK");
-    let mut client = two.carrick.connect_forward();
-    client.send(request("DELETE", origin.address(), "/a", ""));
-    assert_eq!(client.read_response("DELETE").status, 200);
-    let refused = ["result=\"not_written\""];
-    let name = "carrick_shared_writes_total";
-    two.carrick.wait_for_metric(name, &refused, 1.0);
+    delete_in_vain(&server, &two, origin.address());
     assert_eq!(server.keys().len(), 2);
     assert!(!is_from_second_level(&two.fetch(origin.address(), "/a")));
 }
@@ -139,13 +145,7 @@ fn what_could_not_be_taken_out_at_first_is_taken_out_alone() {
     one.fetch(origin.address(), "/a");
     one.fetch(origin.address(), "/b");
     one.wait_until_written(2);
-    assert_eq!(server.ask(&["ACL", "SETUSER", "default", "-del"]), "OK");
-    let mut client = two.carrick.connect_forward();
-    client.send(request("DELETE", origin.address(), "/a", ""));
-    assert_eq!(client.read_response("DELETE").status, 200);
-    let refused = ["result=\"not_written\""];
-    let name = "carrick_shared_writes_total";
-    two.carrick.wait_for_metric(name, &refused, 1.0);
+    delete_in_vain(&server, &two, origin.address());
     assert_eq!(server.ask(&["ACL", "SETUSER", "default", "+del"]), "OK");
     // Before it reads this, it deletes the other.
     let found = two.fetch(origin.address(), "/b");

@@ -57,10 +57,8 @@ fn what_a_server_has_refused_is_asked_again_whatever_it_is() {
 fn a_server_that_goes_away_has_not_begun_with_later_streams() {
     let place = Place::claim();
     // Says after the first request that it will answer none, and stays.
-    let first = Server::listen(&place).serve(|mut peer, number| {
-        peer.read_exact(24);
-        let mut raw = RawClient { peer };
-        raw.send(SETTINGS, 0, 0, &[]);
+    let first = Server::listen(&place).serve(|peer, number| {
+        let mut raw = RawClient::accept(peer, &[]);
         while let Some(frame) = raw.read() {
             if frame.kind == HEADERS && number == 0 {
                 raw.send(GOAWAY, 0, 0, &[0; 8]);
@@ -97,10 +95,8 @@ fn a_server_that_says_nothing_keeps_no_connection() {
 #[test]
 fn a_lost_connection_is_no_answer_to_what_may_not_be_repeated() {
     let place = Place::claim();
-    let server = Server::listen(&place).serve(|mut peer, _| {
-        peer.read_exact(24);
-        let mut raw = RawClient { peer };
-        raw.send(SETTINGS, 0, 0, &[]);
+    let server = Server::listen(&place).serve(|peer, _| {
+        let mut raw = RawClient::accept(peer, &[]);
         while let Some(frame) = raw.read() {
             if frame.kind == HEADERS {
                 return;
@@ -309,10 +305,8 @@ fn clients_that_give_up_end_nobody_elses_responses() {
     let server = Server::listen(&place);
     let address = server.address();
     let (sender, waits) = mpsc::channel();
-    let serving = server.serve(move |mut peer, number| {
-        peer.read_exact(24);
-        let mut raw = RawClient { peer };
-        raw.send(SETTINGS, 0, 0, &[]);
+    let serving = server.serve(move |peer, number| {
+        let mut raw = RawClient::accept(peer, &[]);
         let (mut waiting, mut given_up) = (None, Vec::new());
         while let Some(frame) = raw.read() {
             match (frame.kind, waiting) {
@@ -377,10 +371,8 @@ fn a_body_that_its_server_does_not_read_keeps_no_others_waiting() {
     let server = Server::listen(&place);
     let address = server.address();
     let (sender, full) = mpsc::channel();
-    let serving = server.serve(move |mut peer, number| {
-        peer.read_exact(24);
-        let mut raw = RawClient { peer };
-        raw.send(SETTINGS, 0, 0, &[]);
+    let serving = server.serve(move |peer, number| {
+        let mut raw = RawClient::accept(peer, &[]);
         let mut bytes = 0;
         while let Some(frame) = raw.read() {
             match frame.kind {
@@ -415,10 +407,8 @@ fn requests_that_are_given_up_at_once_are_not_sent() {
     let address = server.address();
     let heads = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&heads);
-    let serving = server.serve(move |mut peer, _| {
-        peer.read_exact(24);
-        let mut raw = RawClient { peer };
-        raw.send(SETTINGS, 0, 0, &[]);
+    let serving = server.serve(move |peer, _| {
+        let mut raw = RawClient::accept(peer, &[]);
         while let Some(frame) = raw.read() {
             if frame.kind == HEADERS {
                 seen.fetch_add(1, Relaxed);

@@ -1,6 +1,6 @@
 //! Responses of servers that break the rules.
 use super::super::client::{connect, fetch, request, run};
-use super::super::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RawClient, SETTINGS};
+use super::super::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RawClient};
 use super::server::Http2Server;
 use super::start;
 use crate::support::{Place, Server};
@@ -51,10 +51,8 @@ fn a_malformed_response_is_refused_alone_and_the_reason_said() {
 #[test]
 fn who_lost_a_connection_by_another_s_response_asks_again() {
     let place = Place::claim();
-    let server = Server::listen(&place).serve(|mut peer, number| {
-        peer.read_exact(24);
-        let mut raw = RawClient { peer };
-        raw.send(SETTINGS, 0, 0, &[]);
+    let server = Server::listen(&place).serve(|peer, number| {
+        let mut raw = RawClient::accept(peer, &[]);
         let answer = |raw: &mut RawClient, stream: u32| {
             raw.send(HEADERS, END_HEADERS, stream, OK);
             raw.send(DATA, END_STREAM, stream, b"ok");

@@ -60,8 +60,8 @@ struct Found {
     each_packet: BTreeSet<String>,
     translation: BTreeSet<String>,
     marks: BTreeSet<String>,
-    /// Maps to objects that do something with each packet, with family and table.
-    each_packet_maps: BTreeSet<String>,
+    /// Maps to objects that do nothing that a splice would miss, with family and table.
+    harmless_maps: BTreeSet<String>,
 }
 
 /// `settings` is `net/netfilter` of `/proc/sys`.
@@ -191,9 +191,9 @@ fn note_map(found: &mut Found, message: &Message) -> Option<()> {
         attribute(map, NFTA_SET_TABLE)?,
         attribute(map, NFTA_SET_NAME)?,
     );
-    if message.kind == NFT_MSG_NEWSET && EACH_PACKET_OBJECTS.iter().any(|one| one == kind) {
+    if message.kind == NFT_MSG_NEWSET && EACH_PACKET_OBJECTS.iter().all(|one| one != kind) {
         let map = format!("{family} {} {}", text(table), text(name));
-        found.each_packet_maps.insert(map);
+        found.harmless_maps.insert(map);
     }
     Some(())
 }
@@ -244,7 +244,7 @@ fn note_expression(found: &mut Found, place: &str, expression: &[u8]) {
             let map = attribute(data, NFTA_OBJREF_SET_NAME).map(text);
             let table = place.rsplit_once(' ').map_or("", |(table, _)| table);
             if kind.is_some_and(|kind| EACH_PACKET_OBJECTS.iter().any(|one| one == kind))
-                || map.is_some_and(|map| found.each_packet_maps.contains(&format!("{table} {map}")))
+                || map.is_some_and(|map| !found.harmless_maps.contains(&format!("{table} {map}")))
             {
                 found.each_packet.insert(place.to_owned());
             }
